@@ -1,0 +1,37 @@
+"""Who is to blame is a type: a `UserError` is shown with its cure, anything else is a bug."""
+
+from __future__ import annotations
+
+
+class UserError(Exception):
+    """A mistake or situation that the user can mend.
+
+    Args:
+        title: one sentence that says what is wrong, with the offending value or file.
+        hint: one sentence that says what to do about it.
+    """
+
+    def __init__(self, title: str, hint: str = "") -> None:
+        super().__init__(f"{title} {hint}".strip())
+        self.title = title
+        self.hint = hint
+
+
+class ConfigError(UserError):
+    """config.json is missing, unreadable, of another family, or holds a wrong value."""
+
+
+class CheckpointError(UserError):
+    """Weight files are missing, truncated, of the wrong shape, or hold non-finite values."""
+
+
+class HeadError(UserError):
+    """An MTP head is absent, incomplete, or does not belong to the target model."""
+
+
+class PromptError(UserError):
+    """A prompt, message list or sampling value that cannot be used."""
+
+
+class TemplateError(UserError):
+    """A chat template that cannot be read, compiled or rendered."""

@@ -1,0 +1,143 @@
+"""Matrices of a checkpoint, plain or quantized, behind one interface.
+
+A matrix has shape [..., out, in]; experts stack theirs in a leading axis. `m(x)` is x @ m.T.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import mlx.core as mx
+
+_GATHER_SLICE = 64
+"""Routes gathered at a time where no gather kernel takes the dtype (bounds the copied weights)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quantization:
+    """How MLX packed a matrix; `mode` is one of affine, mxfp4, nvfp4."""
+
+    group_size: int
+    bits: int
+    mode: str = "affine"
+
+
+class Dense:
+    """A matrix stored as it is multiplied."""
+
+    __slots__ = ("weight",)
+
+    def __init__(self, weight: mx.array) -> None:
+        self.weight = weight
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.weight.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.weight.nbytes
+
+    @property
+    def arrays(self) -> tuple[mx.array, ...]:
+        return (self.weight,)
+
+    def __call__(self, x: mx.array) -> mx.array:
+        """[..., in] -> [..., out]."""
+        return x @ self.weight.swapaxes(-1, -2)
+
+    def take(self, ids: mx.array, dtype: mx.Dtype) -> mx.array:
+        """Rows `ids` [...] -> [..., in]."""
+        return self.weight[ids].astype(dtype)
+
+    def gather(self, x: mx.array, experts: mx.array) -> mx.array:
+        """x [R, 1, in] times the matrix of each row's expert [R] -> [R, 1, out]."""
+        weight = self.weight.swapaxes(-1, -2)
+        if x.dtype == mx.float32 or mx.default_device() == mx.gpu:
+            return mx.gather_mm(x, weight, rhs_indices=experts)
+        # The CPU's gather_mm takes float32 only: copy the experts' matrices, a few routes at a time.
+        parts = [
+            x[i : i + _GATHER_SLICE] @ weight[experts[i : i + _GATHER_SLICE]]
+            for i in range(0, x.shape[0], _GATHER_SLICE)
+        ]
+        return mx.concatenate(parts) if len(parts) > 1 else parts[0]
+
+    def expert(self, index: int) -> Dense:
+        """The matrix [out, in] of one expert."""
+        return Dense(self.weight[index])
+
+    def dequantize(self, dtype: mx.Dtype) -> mx.array:
+        return self.weight.astype(dtype)
+
+
+class Packed:
+    """A matrix in one of MLX's quantized formats."""
+
+    __slots__ = ("biases", "quantization", "scales", "weight")
+
+    def __init__(
+        self, weight: mx.array, scales: mx.array, biases: mx.array | None, quantization: Quantization
+    ) -> None:
+        self.weight = weight
+        self.scales = scales
+        self.biases = biases
+        self.quantization = quantization
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (*self.weight.shape[:-1], self.weight.shape[-1] * 32 // self.quantization.bits)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(a.nbytes for a in self.arrays)
+
+    @property
+    def arrays(self) -> tuple[mx.array, ...]:
+        parts = (self.weight, self.scales)
+        return parts if self.biases is None else (*parts, self.biases)
+
+    def __call__(self, x: mx.array) -> mx.array:
+        q = self.quantization
+        y = mx.quantized_matmul(
+            x, self.weight, self.scales, self.biases, transpose=True, group_size=q.group_size, bits=q.bits, mode=q.mode
+        )
+        return y.astype(x.dtype)
+
+    def take(self, ids: mx.array, dtype: mx.Dtype) -> mx.array:
+        biases = None if self.biases is None else self.biases[ids]
+        return self._expand(self.weight[ids], self.scales[ids], biases, dtype)
+
+    def gather(self, x: mx.array, experts: mx.array) -> mx.array:
+        q = self.quantization
+        y = mx.gather_qmm(
+            x,
+            self.weight,
+            self.scales,
+            self.biases,
+            rhs_indices=experts,
+            transpose=True,
+            group_size=q.group_size,
+            bits=q.bits,
+            mode=q.mode,
+        )
+        return y.astype(x.dtype)
+
+    def expert(self, index: int) -> Packed:
+        biases = None if self.biases is None else self.biases[index]
+        return Packed(self.weight[index], self.scales[index], biases, self.quantization)
+
+    def dequantize(self, dtype: mx.Dtype) -> mx.array:
+        return self._expand(self.weight, self.scales, self.biases, dtype)
+
+    def _expand(self, weight: mx.array, scales: mx.array, biases: mx.array | None, dtype: mx.Dtype) -> mx.array:
+        q = self.quantization
+        if biases is not None:
+            # The expansion is computed in the scales' dtype; float32 keeps the packed values exact.
+            scales, biases = scales.astype(mx.float32), biases.astype(mx.float32)
+        wide = mx.dequantize(
+            weight, scales, biases, group_size=q.group_size, bits=q.bits, mode=q.mode, dtype=mx.float32
+        )
+        return wide.astype(dtype)
+
+
+Matrix = Dense | Packed

@@ -1,0 +1,102 @@
+"""The multi-token-prediction head: small decoder blocks that guess the tokens after the next one.
+
+Block j reads, on row p, a hidden state of row p and token p + 1 + j:
+
+    h = input_proj(concat(hidden_norm(hidden), embed_norm(embed(token))))
+    g = decoder_layer(h)                     (dense MLP, its own KV and convolution caches)
+    logits = lm_head(norm(g) / mup)
+
+Embedding, final norm and LM head are the target's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import mlx.core as mx
+
+from engine.cache import LayerCache
+from engine.config import MTPConfig
+from engine.model.backbone import Backbone, DecoderLayer, layer_cache
+from engine.model.params import Params, array, matrix, optional_array
+
+
+@dataclass(frozen=True, slots=True)
+class Wiring:
+    """How a head is attached to its target; the default is how the released heads were trained."""
+
+    hidden: Literal["post_norm", "pre_norm"] = "post_norm"
+    """The trunk's hidden after or before its final norm."""
+    embedding: Literal["normed", "raw"] = "normed"
+    """The embedding side goes through the target's embedding norm before the block's own, or not."""
+    readout: Literal["final_norm", "direct"] = "final_norm"
+    """Logits read the block's output through the target's final norm, or directly."""
+
+
+class MTPBlock:
+    """One depth of the head."""
+
+    def __init__(self, backbone: Backbone, params: Params, name: str, sliding: bool) -> None:
+        self.config, self.sliding = backbone.config, sliding
+        self.embed_norm, self.hidden_norm = array(params, f"{name}.embed_norm"), array(params, f"{name}.hidden_norm")
+        self.input_proj = matrix(params, f"{name}.input_proj")
+        self.layer = DecoderLayer(backbone.config, params, f"{name}.block", sliding=sliding, dense=True)
+
+    def __call__(self, embedded: mx.array, hidden: mx.array, cache: LayerCache) -> mx.array:
+        """Embedded tokens and hidden states [1, L, H] -> [1, L, H]."""
+        eps = self.config.rms_norm_eps
+        sides = [mx.fast.rms_norm(hidden, self.hidden_norm, eps), mx.fast.rms_norm(embedded, self.embed_norm, eps)]
+        return self.layer(self.input_proj(mx.concatenate(sides, axis=-1)), cache)
+
+
+class MTPHead:
+    """All depths of a head, attached to a backbone.
+
+    Args:
+        config: depths and their kinds.
+        params: `mtp.*` in canonical names.
+        wiring: see `Wiring`.
+    """
+
+    def __init__(self, backbone: Backbone, config: MTPConfig, params: Params, wiring: Wiring | None = None) -> None:
+        self.backbone, self.wiring = backbone, wiring or Wiring()
+        self.blocks = [
+            MTPBlock(backbone, params, f"mtp.{j}", sliding) for j, sliding in enumerate(config.sliding)
+        ]
+        self.chain_norm = optional_array(params, "mtp.chain_norm")
+
+    @property
+    def depths(self) -> int:
+        return len(self.blocks)
+
+    def rewired(self, wiring: Wiring) -> MTPHead:
+        """The same head with another wiring."""
+        other = MTPHead.__new__(MTPHead)
+        other.backbone, other.wiring, other.blocks, other.chain_norm = self.backbone, wiring, self.blocks, self.chain_norm
+        return other
+
+    def make_caches(self) -> list[LayerCache]:
+        return [layer_cache(self.backbone.config, block.sliding) for block in self.blocks]
+
+    def trunk(self, hidden: mx.array) -> mx.array:
+        """What depth 0 reads of the target's pre-norm hidden [1, L, H]."""
+        return self.backbone.final_norm(hidden) if self.wiring.hidden == "post_norm" else hidden
+
+    def advance(self, depth: int, tokens: mx.array, hidden: mx.array, cache: LayerCache) -> mx.array:
+        """Run block `depth` on ids [1, L] and the previous depth's rows [1, L, H] -> its rows [1, L, H].
+
+        The result is what the next depth reads and what `logits` reads out; where the checkpoint has a
+        chain norm it has been applied.
+        """
+        embedded = self.backbone.embed(tokens, normed=self.wiring.embedding == "normed")
+        out = self.blocks[depth](embedded, hidden, cache)
+        if self.chain_norm is not None:
+            out = mx.fast.rms_norm(out, self.chain_norm, self.backbone.config.rms_norm_eps)
+        return out
+
+    def logits(self, out: mx.array) -> mx.array:
+        """[1, L, H] -> float32 [1, L, unpadded vocabulary]."""
+        if self.wiring.readout == "final_norm":
+            out = self.backbone.final_norm(out)
+        return self.backbone.project(out)
