@@ -1,6 +1,20 @@
-"""The parameters of a model by canonical name, as `engine.weights` hands them to the layers.
+"""The contract between a checkpoint and the model: parameters under canonical names.
 
-The names are listed in `engine/README.md`. A projection is a `Matrix`, anything else an array.
+i is a layer, j an MTP depth, H the hidden size, V the padded vocabulary, C the channels and K the taps of a convolution.
+
+    embed, lm_head [V, H] matrix              embed_norm, norm [H]
+    layers.{i}.attn_norm, .mlp_norm [H]       layers.{i}.attn_conv, .mlp_conv [H, K] float32
+    layers.{i}.attn.{q,k,v,r,o}_proj matrix   .attn.q_norm, .k_norm [D]    .attn.k_conv, .v_conv [kv*D, K] float32
+    layers.{i}.attn.rel_bias [d_rel, extent]
+    dense:  .mlp.gate_proj, .up_proj [I, H], .down_proj [H, I] matrix; .mlp.global_scale [1]
+    sparse: .mlp.router [E+S, H], .router_bias [E], .router_scale [1] float32
+            .mlp.experts.gate_proj, .up_proj [E, I, H], .down_proj [E, H, I] matrix
+            .mlp.experts.gate_scale, .out_scale [E] float32 (NVFP4 only; absent where all ones)
+            .mlp.shared.gate_proj, .up_proj [S*I, H] (expert by expert), .down_proj [H, S*I] matrix
+    mtp.{j}.embed_norm, .hidden_norm [H]      mtp.{j}.input_proj [H, 2H] matrix, hidden half first
+    mtp.{j}.block.<names of a dense layer>    mtp.chain_norm [H] (where the config asks for it)
+
+Arrays that are not marked float32 are in the activation dtype.
 """
 
 from __future__ import annotations
@@ -9,27 +23,33 @@ from collections.abc import Mapping
 
 import mlx.core as mx
 
-from engine.model.linear import Matrix
+from engine.model.linear import Dense, Matrix, Packed
 
-Params = Mapping[str, Matrix | mx.array]
+Parameter = Matrix | mx.array
+Params = Mapping[str, Parameter]
 
 
 def matrix(params: Params, name: str) -> Matrix:
-    """The projection `name`; KeyError or TypeError where the loader let a faulty set through."""
+    """The matrix under `name`. Raises KeyError when absent, TypeError when it is a plain array."""
     value = params[name]
-    if isinstance(value, mx.array):
-        raise TypeError(f"{name} is an array, not a projection")
+    if not isinstance(value, (Dense, Packed)):
+        raise TypeError(f"{name} is an array, not a matrix")
     return value
 
 
 def array(params: Params, name: str) -> mx.array:
-    """The array `name`."""
+    """The array under `name`. Raises KeyError when absent, TypeError when it is a matrix."""
     value = params[name]
-    if not isinstance(value, mx.array):
-        raise TypeError(f"{name} is a projection, not an array")
+    if isinstance(value, (Dense, Packed)):
+        raise TypeError(f"{name} is a matrix, not an array")
     return value
 
 
-def optional_array(params: Params, name: str) -> mx.array | None:
-    """The array `name`, or None where the checkpoint has none."""
-    return array(params, name) if name in params else None
+def subset(params: Params, prefix: str) -> dict[str, Parameter]:
+    """The parameters under `prefix` (which ends in a dot), with the prefix taken off."""
+    return {name[len(prefix) :]: value for name, value in params.items() if name.startswith(prefix)}
+
+
+def nbytes(params: Params) -> int:
+    """Bytes that the parameters hold."""
+    return sum(value.nbytes for value in params.values())
