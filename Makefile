@@ -1,0 +1,61 @@
+# `make run` and `make test` work in a fresh clone with Python 3.11 or newer: they make .venv and install into it.
+
+VENV := .venv
+BIN := $(VENV)/bin
+SHARED ?= ../shared
+LOCK_FLAGS ?= --upgrade
+# make run CUDA=1 computes on an NVIDIA GPU.
+CUDA ?=
+RUN_LOCK := $(if $(CUDA),requirements-cuda.lock,requirements.lock)
+RUN_STAMP := $(VENV)/$(if $(CUDA),cuda,cpu).stamp
+DEV_STAMP := $(VENV)/dev.stamp
+UV_COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	--no-annotate --custom-compile-command "make lock" --group pyproject.toml:build $(LOCK_FLAGS)
+
+export PYTHON
+
+.DEFAULT_GOAL := help
+.PHONY: help run test check coverage bench reference lock clean
+
+help:  ## show this list
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+
+run: $(RUN_STAMP)  ## chat with the bundled model
+	@$(BIN)/inkstand
+
+test: $(DEV_STAMP)  ## run the tests
+	@$(BIN)/python -m pytest $(PYTEST_FLAGS)
+
+check: $(DEV_STAMP)  ## formatting, lint, types, import contracts
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+coverage: $(DEV_STAMP)  ## run the tests and report uncovered lines
+	@$(BIN)/python -m pytest --cov --cov-report=term-missing $(PYTEST_FLAGS)
+
+bench: $(RUN_STAMP)  ## acceptance of the drafter on the built-in prompts
+	@$(BIN)/inkstand draft-report
+
+reference: $(DEV_STAMP)  ## check the original demo checkpoint: make reference SHARED=DIR
+	@$(BIN)/python -m tools.reference "$(SHARED)"
+
+lock: $(DEV_STAMP)  ## renew the lock files from pyproject.toml
+	@$(BIN)/python -m pip install --quiet uv
+	$(UV_COMPILE) pyproject.toml -o requirements.lock
+	$(UV_COMPILE) pyproject.toml --extra cuda --no-emit-package mlx-cpu -c requirements.lock -o requirements-cuda.lock
+	$(UV_COMPILE) pyproject.toml --extra dev -c requirements.lock -o requirements-dev.lock
+
+clean:  ## remove the environment and everything generated
+	rm -rf $(VENV) build dist htmlcov .coverage .hypothesis .import_linter_cache .pytest_cache .ruff_cache
+	find app engine tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(RUN_STAMP): $(RUN_LOCK) pyproject.toml tools/venv.sh
+	@tools/venv.sh $(VENV) $(RUN_LOCK)
+	@rm -f $(VENV)/cpu.stamp $(VENV)/cuda.stamp
+	@touch $@
+
+$(DEV_STAMP): requirements-dev.lock pyproject.toml tools/venv.sh
+	@tools/venv.sh $(VENV) requirements-dev.lock
+	@touch $@ $(VENV)/cpu.stamp

@@ -1,0 +1,1 @@
+"""The Inkstand application: the composition root of the `inkstand` command."""

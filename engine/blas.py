@@ -1,0 +1,143 @@
+"""Loads OpenBLAS in front of the reference BLAS that the Linux CPU wheel of mlx links.
+
+The dynamic linker resolves the `cblas_*` calls of libmlx.so to the first library in the global scope that exports
+them. Whatever is loaded with RTLD_GLOBAL before `mlx.core` therefore replaces the reference BLAS, which has one thread
+and whose cost grows linearly with the number of rows: on it, verifying five tokens costs nearly as much as five steps.
+The `cmeel-openblas` package exports the plain names; those of scipy carry a prefix and would not do.
+
+That library needs `libgfortran.so.5`, which a bare machine lacks. The mlx wheel carries one under a name of its own
+(`mlx_cpu.libs/libgfortran-<hash>.so.5.0.0`). The linker matches libraries by the SONAME stored inside the file, so a
+copy in memory with the plain SONAME satisfies the dependency without touching any installed file.
+
+Failure is never fatal: mlx then computes the same on the library it links. OPENBLAS_NUM_THREADS and the other variables
+of OpenBLAS are read by OpenBLAS itself.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+SWITCH = "INKSTAND_OPENBLAS"
+"""Environment variable: 0 leaves mlx with the BLAS it links."""
+
+_LIBRARY = Path("cmeel.prefix", "lib", "libopenblas.so")
+"""Where cmeel-openblas has it, below site-packages; a bundle keeps the same place below its own directory."""
+
+_FORTRAN_SONAME = b"libgfortran.so.5"
+
+
+@dataclass(frozen=True, slots=True)
+class BlasStatus:
+    """What became of the preload."""
+
+    state: Literal["loaded", "off", "not needed", "too late", "unavailable"]
+    detail: str
+    """One sentence for people: version and threads, or why not and the cure."""
+    library: str | None = None
+    """Path of the OpenBLAS that was loaded."""
+    threads: int | None = None
+
+
+def preload_openblas(
+    *,
+    platform: str = sys.platform,
+    environ: Mapping[str, str] = os.environ,
+    search: Iterable[Path] | None = None,
+    loaded_modules: Iterable[str] | None = None,
+) -> BlasStatus:
+    """Loads OpenBLAS into the global symbol scope of this process. Takes about 10 ms; raises nothing.
+
+    Args:
+        platform: as `sys.platform`.
+        environ: holds the switch.
+        search: directories that hold installed packages; by default those of the bundle and of `sys.path`.
+        loaded_modules: names of the modules imported so far; by default `sys.modules`.
+    """
+    if platform != "linux":
+        return BlasStatus("not needed", "mlx uses the system's own libraries here.")
+    if environ.get(SWITCH, "").strip().lower() in {"0", "off", "no", "false"}:
+        return BlasStatus("off", f"Switched off by {SWITCH}={environ[SWITCH]}.")
+    if "mlx.core" in (sys.modules if loaded_modules is None else loaded_modules):
+        return BlasStatus("too late", "mlx.core was imported before the engine. Import engine first.")
+
+    roots = list(_package_directories() if search is None else search)
+    library = _first(root / _LIBRARY for root in roots)
+    if library is None:
+        return BlasStatus("unavailable", "OpenBLAS is not installed. Cure: pip install cmeel-openblas")
+    try:
+        handle = _load(library, roots)
+    except OSError as error:
+        cure = " Cure: apt install libgfortran5" if _FORTRAN_SONAME.decode() in str(error) else ""
+        return BlasStatus("unavailable", f"{library} cannot be loaded: {error}.{cure}")
+    return _loaded_status(library, handle)
+
+
+def replace_soname(image: bytes, old: bytes, new: bytes) -> bytes:
+    """A copy of the shared library `image` in which the name `old` reads `new`; the size stays the same.
+
+    Raises:
+        ValueError: `new` is longer than `old`, or `old` does not occur exactly once.
+    """
+    if len(new) > len(old):
+        raise ValueError(f"{new!r} does not fit in the place of {old!r}")
+    terminated = old + b"\0"
+    if image.count(terminated) != 1:
+        raise ValueError(f"{old!r} does not occur exactly once")
+    return image.replace(terminated, new.ljust(len(terminated), b"\0"))
+
+
+def _package_directories() -> Iterable[Path]:
+    # A frozen bundle unpacks its libraries in a directory of its own, which is not on sys.path.
+    bundle = getattr(sys, "_MEIPASS", None)
+    return [Path(entry) for entry in ([bundle] if bundle else []) + sys.path if entry]
+
+
+def _first(candidates: Iterable[Path]) -> Path | None:
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def _load(library: Path, roots: list[Path]) -> ctypes.CDLL:
+    """Raises OSError with the linker's own message when the library or its Fortran runtime cannot be loaded."""
+    try:
+        return ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL)
+    except OSError:
+        if not _load_fortran_of_mlx(roots):
+            raise
+    return ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL)
+
+
+def _load_fortran_of_mlx(roots: list[Path]) -> bool:
+    """Loads the Fortran runtime of the mlx wheel under its plain name; False where there is none that fits."""
+    fortran = _first(path for root in roots for path in sorted(root.glob("mlx_*.libs/libgfortran-*.so.5*")))
+    if fortran is None:
+        return False
+    # Its own dependency (x86 only) lies beside it, where the linker does not look for a library that is in memory.
+    for quadmath in sorted(fortran.parent.glob("libquadmath-*.so*")):
+        ctypes.CDLL(str(quadmath))
+    try:
+        image = replace_soname(fortran.read_bytes(), fortran.name.encode(), _FORTRAN_SONAME)
+    except ValueError:
+        return False
+    # The descriptor stays open: the linker knows the library by this path and would mistake a later file of the
+    # same number for it.
+    descriptor = os.memfd_create(_FORTRAN_SONAME.decode())
+    with open(descriptor, "wb", closefd=False) as file:
+        file.write(image)
+    ctypes.CDLL(f"/proc/self/fd/{descriptor}")
+    return True
+
+
+def _loaded_status(library: Path, handle: ctypes.CDLL) -> BlasStatus:
+    try:
+        handle.openblas_get_config.restype = ctypes.c_char_p
+        config = handle.openblas_get_config().decode()
+        threads = int(handle.openblas_get_num_threads())
+    except AttributeError:
+        return BlasStatus("loaded", "A build that does not tell its version.", str(library))
+    return BlasStatus("loaded", f"{config}, {threads} threads", str(library), threads)
