@@ -29,7 +29,7 @@ test: $(DEV_STAMP)  ## run the tests
 check: $(DEV_STAMP)  ## formatting, lint, types, import contracts
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
-	$(BIN)/pyright
+	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports
 
 coverage: $(DEV_STAMP)  ## run the tests and report uncovered lines
