@@ -1,0 +1,230 @@
+"""Loading a checkpoint: headers first, then the data, one module at a time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import mlx.core as mx
+
+from engine.config import ModelConfig, MTPConfig
+from engine.errors import CheckpointError, HeadError, UserError
+from engine.model.params import Parameter, Params
+from engine.weights.assemble import SecondScales, assemble, check_finite
+from engine.weights.files import list_files, read_headers
+from engine.weights.head import HeadMissing, check_head_matches, find_head, head_config
+from engine.weights.packing import describe, read_declared
+from engine.weights.plan import Plan, make_plan
+from engine.weights.rename import Scope, scope_of
+from engine.weights.targets import backbone_targets, head_targets
+
+DTYPES = ("auto", "f32", "bf16")
+
+
+@dataclass(frozen=True, slots=True)
+class LoadProgress:
+    """`done` of `total` bytes of tensor data have been read; `file` is the shard being read."""
+
+    done: int
+    total: int
+    file: str
+
+
+@dataclass(frozen=True, slots=True)
+class LoadReport:
+    """What was read, and what was not."""
+
+    files: tuple[str, ...]
+    tensors: int
+    nbytes: int
+    """Bytes read from the files."""
+    skipped: Mapping[str, tuple[str, ...]]
+    """vision, audio, calibration -> tensors that a text model has no use for."""
+    packing: Mapping[str, int]
+    """How the matrices are stored -> how many."""
+    expanded: bool
+    """Whether packed matrices were expanded to the activation dtype."""
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedWeights:
+    """A backbone: its config and its parameters (see `engine.model.params`)."""
+
+    config: ModelConfig
+    params: Params
+    report: LoadReport
+
+
+@dataclass(frozen=True, slots=True)
+class HeadWeights:
+    """An MTP head: its geometry and its parameters, all of them under `mtp.`."""
+
+    config: MTPConfig
+    params: Params
+    report: LoadReport
+
+
+Progress = Callable[[LoadProgress], None]
+
+
+def activation_dtype(name: str = "auto") -> mx.Dtype:
+    """The dtype of the activations; auto is float32 on the CPU and bfloat16 on a GPU. Raises `UserError`."""
+    if name == "auto":
+        return mx.bfloat16 if mx.default_device() == mx.gpu else mx.float32
+    if name == "f32":
+        return mx.float32
+    if name == "bf16":
+        return mx.bfloat16
+    why = " (Inkling's residual stream overflows float16)" if name in ("f16", "float16", "half") else ""
+    raise UserError(f"The dtype {name!r} cannot be used{why}.", f"Choose one of {', '.join(DTYPES)}.")
+
+
+def load_model(
+    directory: Path | str, *, dtype: str = "auto", keep_quantized: bool | None = None, progress: Progress | None = None
+) -> LoadedWeights:
+    """Load the backbone of a checkpoint directory.
+
+    Args:
+        directory: holds config.json and safetensors files in any layout that `engine.weights.rename` knows.
+        dtype: auto, f32 or bf16.
+        keep_quantized: keep packed matrices packed; None keeps them on a GPU and expands them on the CPU, whose
+            quantized kernels are slow.
+        progress: called after every module.
+
+    Raises:
+        ConfigError: config.json is missing or wrong.
+        CheckpointError: files or tensors are missing, unexpected, damaged, wrongly shaped, or not finite.
+        UserError: an unusable dtype.
+    """
+    directory = Path(directory)
+    activation = activation_dtype(dtype)
+    config = ModelConfig.from_directory(directory)
+    plan = plan_backbone(directory, config)
+    if plan.problems:
+        raise plan.problems.error(directory)
+    params, report = _materialise(plan, activation, keep_quantized, progress)
+    return LoadedWeights(config, params, report)
+
+
+def plan_backbone(directory: Path, config: ModelConfig) -> Plan:
+    """What `load_model` would read, from headers alone. Raises `CheckpointError` for unusable files."""
+    listing = list_files(directory)
+    # Shards with nothing but the MTP head or a tower are left alone, and need not be there.
+    names = listing.loose if listing.index is None else listing.indexed_files(lambda n: scope_of(n) is Scope.BACKBONE)
+    if not names:
+        raise CheckpointError(
+            f"{directory} holds no weights: there is no safetensors file with the tensors of a model.",
+            "Download the checkpoint's safetensors files into this directory.",
+        )
+    targets = backbone_targets(config.text)
+    return make_plan(targets, read_headers(listing, names), read_declared(config.quantization), Scope.BACKBONE)
+
+
+def load_head(
+    directory: Path | str,
+    *,
+    target: ModelConfig,
+    dtype: str = "auto",
+    keep_quantized: bool | None = None,
+    progress: Progress | None = None,
+) -> HeadWeights:
+    """Load the MTP head that a directory holds, for the model that `target` describes.
+
+    The directory may be a whole checkpoint or hold just config.json and the head; only files with tensors of the head
+    are read. Arguments are those of `load_model`.
+
+    Raises:
+        HeadError: there is no head, it is incomplete, or it belongs to another model.
+        ConfigError, CheckpointError, UserError: as `load_model`.
+    """
+    directory = Path(directory)
+    activation = activation_dtype(dtype)
+    found = find_head(directory)
+    if isinstance(found, HeadMissing):
+        raise HeadError(found.reason, "Choose a checkpoint with model.mtp tensors, or add its mtp.safetensors.")
+    own = ModelConfig.from_directory(directory)
+    check_head_matches(target, own, found, str(directory))
+    mtp = head_config(own, found)
+    plan = make_plan(head_targets(own.text, mtp), found.tensors, read_declared(own.quantization), Scope.MTP)
+    if plan.problems:
+        error = plan.problems.error(directory)
+        raise HeadError(error.title, error.hint)
+    params, report = _materialise(plan, activation, keep_quantized, progress)
+    return HeadWeights(mtp, params, report)
+
+
+def _materialise(
+    plan: Plan, dtype: mx.Dtype, keep_quantized: bool | None, progress: Progress | None
+) -> tuple[dict[str, Parameter], LoadReport]:
+    """Read, check and convert module after module, so that never more than one of them exists twice."""
+    keep = mx.default_device() == mx.gpu if keep_quantized is None else keep_quantized
+    total = sum(module.nbytes for module in plan.modules)
+    last_use = {info.file: i for i, module in enumerate(plan.modules) for info in module.tensors.values()}
+    shards: dict[Path, dict[str, mx.array]] = {}
+    params: dict[str, Parameter] = {}
+    second = SecondScales()
+    done = 0
+    for i, module in enumerate(plan.modules):
+        mode = module.quantization.mode if module.quantization else None
+        arrays: dict[str, mx.array] = {}
+        for leaf, info in module.tensors.items():
+            arrays[leaf] = _read(shards, info.file, info.name)
+            if leaf != "weight" or mode is None:
+                check_finite(info, arrays[leaf], mode)
+        made = assemble(module, arrays, dtype, keep, second)
+        del arrays
+        mx.eval([part for value in made.values() for part in _arrays(value)])
+        params.update(made)
+        done += module.nbytes
+        for file in [file for file in shards if last_use[file] <= i]:
+            del shards[file]
+            mx.clear_cache()
+        if progress is not None:
+            progress(LoadProgress(done, total, next(iter(module.tensors.values())).file.name))
+    params.update(second.parameters())
+    _drop_identity_scales(params)
+    packing = Counter(
+        describe(module.quantization) for module in plan.modules for target in module.targets if target.kind == "matrix"
+    )
+    report = LoadReport(
+        files=tuple(dict.fromkeys(file.name for file in last_use)),
+        tensors=sum(len(module.tensors) for module in plan.modules),
+        nbytes=total,
+        skipped=plan.skipped,
+        packing=packing,
+        expanded=not keep and any(module.quantization for module in plan.modules),
+        notes=plan.notes,
+    )
+    return params, report
+
+
+def _read(shards: dict[Path, dict[str, mx.array]], file: Path, name: str) -> mx.array:
+    """One tensor's data. A shard's other tensors stay unread: MLX loads lazily, with one read per tensor."""
+    try:
+        if file not in shards:
+            opened = mx.load(str(file), format="safetensors")
+            if not isinstance(opened, dict):
+                raise RuntimeError("not a set of tensors")
+            shards[file] = opened
+        values = shards[file].pop(name)
+        mx.eval(values)
+    except (RuntimeError, OSError) as error:
+        raise CheckpointError(
+            f"{file}: {name} cannot be read ({error}).", "Check the disk, or download the file again."
+        ) from error
+    return values
+
+
+def _arrays(value: Parameter) -> tuple[mx.array, ...]:
+    return (value,) if isinstance(value, mx.array) else value.arrays
+
+
+def _drop_identity_scales(params: dict[str, Parameter]) -> None:
+    """Conversions from other formats carry expert scales that are all ones; without them a product is skipped."""
+    for name in [name for name in params if name.endswith((".experts.gate_scale", ".experts.out_scale"))]:
+        value = params[name]
+        if isinstance(value, mx.array) and mx.all(value == 1).item():
+            del params[name]
