@@ -7,7 +7,7 @@ import numpy as np
 
 from engine.config import TextConfig
 from engine.model.linear import Matrix
-from engine.model.params import Params, array, matrix, optional_array
+from engine.model.params import Params, array, matrix
 
 _SORT_ROUTES = 64
 """From this many routes on, rows of one expert are computed together."""
@@ -77,8 +77,8 @@ class RoutedExperts:
 
     def __init__(self, params: Params, name: str) -> None:
         self.gate_proj, self.up_proj, self.down_proj = (matrix(params, f"{name}.{p}_proj") for p in ("gate", "up", "down"))
-        self.gate_scale = optional_array(params, f"{name}.gate_scale")
-        self.out_scale = optional_array(params, f"{name}.out_scale")
+        self.gate_scale = array(params, f"{name}.gate_scale") if f"{name}.gate_scale" in params else None
+        self.out_scale = array(params, f"{name}.out_scale") if f"{name}.out_scale" in params else None
 
     def __call__(self, x: mx.array, ids: mx.array, weights: mx.array) -> mx.array:
         """x [R, H], ids and float32 weights [R, k] -> [R, H]."""

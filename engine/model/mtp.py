@@ -19,7 +19,7 @@ import mlx.core as mx
 from engine.cache import LayerCache
 from engine.config import MTPConfig
 from engine.model.backbone import Backbone, DecoderLayer, layer_cache
-from engine.model.params import Params, array, matrix, optional_array
+from engine.model.params import Params, array, matrix
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class MTPHead:
         self.blocks = [
             MTPBlock(backbone, params, f"mtp.{j}", sliding) for j, sliding in enumerate(config.sliding)
         ]
-        self.chain_norm = optional_array(params, "mtp.chain_norm")
+        self.chain_norm = array(params, "mtp.chain_norm") if "mtp.chain_norm" in params else None
 
     @property
     def depths(self) -> int:

@@ -1,0 +1,80 @@
+"""Which drafts of a block stand, and what token follows them.
+
+Greedy: a draft stands while it equals the target's own choice. Sampling: the rule of speculative
+sampling (Leviathan et al. 2023, Chen et al. 2023), with p the target's and q the drafter's
+distribution: draft x stands with probability min(1, p(x) / q(x)); after the first that falls the token
+is drawn from max(p - q, 0), normalised, so that the output is distributed as p.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import mlx.core as mx
+
+from engine.decode.drafter import Draft
+from engine.decode.sampler import Sampler
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Lazy arrays over the k + 1 rows of a verify block."""
+
+    accepted: mx.array
+    """int32 scalar: drafts that stand."""
+    chosen: mx.array
+    """int32 [k + 1]: the token that follows if row i is the first whose draft fell (or the last row)."""
+    margins: mx.array | None
+    """Greedy: float32 [k + 1], the best score minus the second best."""
+    tops: mx.array | None
+    """Greedy: float32 [k + 1], the best score."""
+
+    @property
+    def arrays(self) -> list[mx.array]:
+        optional = [array for array in (self.margins, self.tops) if array is not None]
+        return [self.accepted, self.chosen, *optional]
+
+
+def standing(stands: mx.array) -> mx.array:
+    """Length of the leading run of True in [k], int32."""
+    return mx.sum(mx.cumprod(stands.astype(mx.int32), axis=0))
+
+
+def judge(logits: mx.array, draft: Draft, sampler: Sampler) -> Verdict:
+    """Float32 logits [k + 1, V] of the block [pending token, drafts] -> the verdict."""
+    scores = sampler.scores(logits, draft.tokens)
+    if sampler.greedy:
+        best = mx.argmax(scores, axis=-1).astype(mx.int32)
+        top = mx.max(scores, axis=-1)
+        others = mx.where(mx.arange(scores.shape[-1])[None] == best[:, None], -mx.inf, scores)
+        return Verdict(standing(best[:-1] == draft.tokens), best, top - mx.max(others, axis=-1), mx.abs(top))
+    p = sampler.probabilities(scores)
+    if draft.probabilities is None:
+        # A drafter without a distribution proposes its token with certainty.
+        q = (mx.arange(p.shape[-1])[None] == draft.tokens[:, None]).astype(p.dtype)
+    else:
+        q = draft.probabilities
+    picked = draft.tokens[:, None]
+    p_draft = mx.take_along_axis(p[:-1], picked, axis=-1)[:, 0]
+    q_draft = mx.take_along_axis(q, picked, axis=-1)[:, 0]
+    stands = mx.random.uniform(shape=p_draft.shape, key=sampler.key()) * q_draft < p_draft
+    residual = mx.maximum(p[:-1] - q, 0.0)
+    # Where p equals q nothing is left over and the draft always stands; p keeps the row finite.
+    residual = mx.where(mx.sum(residual, axis=-1, keepdims=True) > 0, residual, p[:-1])
+    return Verdict(standing(stands), sampler.draw(mx.concatenate([residual, p[-1:]])), None, None)
+
+
+_TIE_ULPS = {mx.float32: 64.0, mx.bfloat16: 4.0}
+"""Measured rounding of the two best logits between one row and several, in units of the dtype's epsilon."""
+
+_EPSILON = {mx.float32: 2.0**-23, mx.bfloat16: 2.0**-7}
+
+
+def tie_margin(top: float, dtype: mx.Dtype) -> float:
+    """Two logits closer than this may change order with the number of rows in a kernel call.
+
+    Args:
+        top: magnitude of the best logit.
+        dtype: of the activations.
+    """
+    return _TIE_ULPS[dtype] * _EPSILON[dtype] * max(1.0, top)

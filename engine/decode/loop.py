@@ -1,0 +1,152 @@
+"""The decode loop: plain steps and speculative rounds over one target."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import mlx.core as mx
+import numpy as np
+
+from engine.cache import Mark
+from engine.decode.acceptance import Verdict, judge, tie_margin
+from engine.decode.drafter import Draft, Drafter
+from engine.decode.sampler import Sampler
+from engine.decode.target import Target
+from engine.events import FinishReason
+
+Rollback = Literal["trim", "replay"]
+StopCheck = Callable[[int], FinishReason | None]
+"""Called once per token, in order; a reason ends the generation with that token."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one target forward committed."""
+
+    tokens: tuple[int, ...]
+    drafted: int
+    accepted: int
+    """Drafts among `tokens`."""
+    near_ties: int
+    seconds: float
+    finish: FinishReason | None
+
+
+class DecodeLoop:
+    """Extends `target.ids` token by token or round by round.
+
+    Greedy rounds emit what plain steps would: every decision whose two best logits lie closer than the
+    rounding between kernels for one row and for several is taken again from a forward of that row alone.
+
+    Args:
+        drafter: None for plain decoding only.
+        rollback: "trim" cuts the caches after a rejection; "replay" restores them to before the round
+            and runs the accepted rows again.
+        stop: consulted for every token before it counts as emitted.
+    """
+
+    def __init__(
+        self, target: Target, drafter: Drafter | None, sampler: Sampler, rollback: Rollback, stop: StopCheck
+    ) -> None:
+        self.target, self.drafter, self.sampler, self.rollback, self.stop = target, drafter, sampler, rollback, stop
+
+    def first(self, logits: mx.array) -> Step:
+        """The token that the prefill's last logits [1, V] give."""
+        began = time.perf_counter()
+        token, _ = self.sampler.pick(logits)
+        kept, finish = self._emit([int(token.item())])
+        return Step(kept, 0, 0, 0, time.perf_counter() - began, finish)
+
+    def plain(self) -> Step:
+        """One row, one token."""
+        began = time.perf_counter()
+        hidden = self.target.forward(mx.array(self.target.ids[-1:], mx.int32))
+        token, _ = self.sampler.pick(self.target.logits(hidden))
+        mx.eval(token, hidden, self.target.cache.arrays)
+        kept, finish = self._emit([int(token.item())])
+        self._observe(hidden)
+        return Step(kept, 0, 0, 0, time.perf_counter() - began, finish)
+
+    def round(self, drafts: int) -> Step:
+        """Propose `drafts` >= 1 tokens, verify them in one forward, keep what stands and one token more."""
+        assert self.drafter is not None
+        began = time.perf_counter()
+        target, ids = self.target, self.target.ids
+        draft = self.drafter.propose(ids, drafts, self.sampler)
+        before = target.mark()
+        block = mx.concatenate([mx.array(ids[-1:], mx.int32), draft.tokens])
+        hidden = target.forward(block)
+        verdict = judge(target.logits(hidden), draft, self.sampler)
+        mx.eval(verdict.arrays, draft.tokens, hidden, target.cache.arrays, self.drafter.arrays)
+
+        decided = self._decide(block, draft, hidden, verdict)
+        kept, finish = self._emit([*np.array(draft.tokens).tolist()[: decided.accepted], decided.token])
+        accepted = min(decided.accepted, len(kept))
+        hidden = self._roll_back(before, block, decided.hidden, len(kept))
+        self.drafter.settle(accepted)
+        self._observe(hidden)
+        return Step(kept, drafts, accepted, decided.near_ties, time.perf_counter() - began, finish)
+
+    def _decide(self, block: mx.array, draft: Draft, hidden: mx.array, verdict: Verdict) -> _Decision:
+        accepted = int(verdict.accepted.item())
+        chosen = np.array(verdict.chosen).tolist()
+        if verdict.margins is None or verdict.tops is None:
+            return _Decision(accepted, chosen[accepted], hidden, 0)
+        dtype, ties = self.target.backbone.dtype, 0
+        for row, (margin, top) in enumerate(zip(np.array(verdict.margins), np.array(verdict.tops), strict=True)):
+            if row > accepted:
+                break
+            if margin >= tie_margin(float(top), dtype):
+                continue
+            ties += 1
+            whole = self.target.mark()
+            self.target.trim(block.shape[0] - row)
+            alone = self.target.forward(block[row : row + 1])
+            scores = self.sampler.scores(self.target.logits(alone), draft.tokens[:row] if row else None)
+            token = int(mx.argmax(scores, axis=-1).item())
+            if token != chosen[row]:
+                mx.eval(alone, self.target.cache.arrays)
+                return _Decision(row, token, mx.concatenate([hidden[:, :row], alone], axis=1), ties)
+            self.target.restore(whole)
+        return _Decision(accepted, chosen[accepted], hidden, ties)
+
+    def _emit(self, tokens: Sequence[int]) -> tuple[tuple[int, ...], FinishReason | None]:
+        """Commit `tokens` up to the one that ends the generation."""
+        kept: list[int] = []
+        finish: FinishReason | None = None
+        for token in tokens:
+            kept.append(token)
+            finish = self.stop(token)
+            if finish is not None:
+                break
+        self.target.ids.extend(kept)
+        self.sampler.commit(kept)
+        return tuple(kept), finish
+
+    def _roll_back(self, before: Sequence[Mark], block: mx.array, hidden: mx.array, rows: int) -> mx.array:
+        """Leave the first `rows` rows of the block in the caches; their hidden [1, rows, H]."""
+        surplus = hidden.shape[1] - rows
+        if self.rollback == "trim" or not surplus:
+            self.target.trim(surplus)
+            return hidden[:, :rows]
+        self.target.restore(before)
+        hidden = self.target.forward(block[:rows])
+        mx.eval(hidden, self.target.cache.arrays)
+        return hidden
+
+    def _observe(self, hidden: mx.array) -> None:
+        if self.drafter is not None:
+            self.drafter.extend(hidden, self.target.ids)
+
+
+@dataclass(frozen=True, slots=True)
+class _Decision:
+    """How many drafts stand, the token after them, the hidden rows now in the caches."""
+
+    accepted: int
+    token: int
+    hidden: mx.array
+    near_ties: int

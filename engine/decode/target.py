@@ -1,0 +1,85 @@
+"""The target model with its caches and the ids they stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import mlx.core as mx
+
+from engine.cache import Cache, Mark
+from engine.model.backbone import Backbone
+
+PREFILL_CHUNK = 512
+
+
+class Target:
+    """One sequence on one backbone.
+
+    `ids` are the committed tokens; the caches hold all of them or all but the last, which then is the
+    pending one that the next forward reads.
+    """
+
+    def __init__(self, backbone: Backbone) -> None:
+        self.backbone = backbone
+        self.cache: Cache = backbone.make_cache()
+        self.ids: list[int] = []
+
+    @property
+    def position(self) -> int:
+        """Rows processed."""
+        return self.cache.offset
+
+    def forward(self, tokens: mx.array) -> mx.array:
+        """Ids [L] -> pre-norm hidden [1, L, H]; the rows join the caches."""
+        return self.backbone(tokens[None], self.cache)
+
+    def logits(self, hidden: mx.array) -> mx.array:
+        """[1, L, H] -> float32 [L, V]."""
+        return self.backbone.logits(hidden)[0]
+
+    def mark(self) -> tuple[Mark, ...]:
+        return self.cache.mark()
+
+    def restore(self, mark: Sequence[Mark]) -> None:
+        self.cache.restore(mark)
+
+    def trim(self, rows: int) -> None:
+        """Take back the last `rows` rows: keys are cut, convolution states cut from the inputs kept."""
+        if rows:
+            self.cache.trim(rows)
+
+    def prefill(
+        self,
+        ids: Sequence[int],
+        chunk: int,
+        observe: Callable[[mx.array, Sequence[int]], None],
+        proceed: Callable[[int, int], bool],
+    ) -> mx.array | None:
+        """Process what the caches lack of `ids`, which begin with what they hold.
+
+        Args:
+            chunk: rows per forward.
+            observe: called with the hidden [1, L, H] of each chunk and all of `ids`.
+            proceed: called with (rows done, rows to do) after each chunk; False ends the prefill early.
+
+        Returns:
+            Logits [1, V] of the last row, or None when ended early; `self.ids` then are the rows processed.
+        """
+        start, total = self.position, len(ids) - self.position
+        hidden = None
+        for low in range(start, len(ids), chunk):
+            part = ids[low : low + chunk]
+            hidden = self.forward(mx.array(part, mx.int32))
+            mx.eval(hidden, self.cache.arrays)
+            self.cache.compact()
+            self.ids = list(ids[: low + len(part)])
+            observe(hidden, ids)
+            if not proceed(self.position - start, total):
+                return None
+        if hidden is None:
+            raise ValueError("nothing to prefill: every id is cached")
+        return self.logits(hidden[:, -1:])
+
+    def reset(self) -> None:
+        self.cache = self.backbone.make_cache()
+        self.ids = []
