@@ -1,0 +1,1 @@
+"""Chat history in SQLite: storage, search, export and import. Nothing here knows of Qt or of models."""

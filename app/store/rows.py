@@ -1,0 +1,145 @@
+"""Rows of the tables as records, inside a transaction that the caller holds."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any, Literal
+
+from app.store.errors import MissingError
+from app.store.records import (
+    Chat,
+    Message,
+    Round,
+    Trace,
+    dump,
+    load_object,
+    load_tool_calls,
+    pack_ids,
+    storable,
+    unpack_ids,
+)
+from app.store.titles import one_line
+
+CHAT_COLUMNS = "c.id, c.title, c.pinned, c.created_at, c.updated_at, c.system_prompt, c.settings"
+MESSAGE_COLUMNS = (
+    "id, chat_id, parent_id, role, state, content, reasoning, name, tool_calls, tool_call_id, stats, draft, "
+    "finish_reason, error, created_at, model, options, reasoning_s, reasoning_tokens"
+)
+
+
+def read_chat(row: tuple[Any, ...]) -> Chat:
+    """A chat from its `CHAT_COLUMNS`."""
+    chat_id, title, pinned, created_at, updated_at, system_prompt, settings = row
+    return Chat(chat_id, title, bool(pinned), created_at, updated_at, system_prompt, load_object(settings) or {})
+
+
+def fetch_chat(connection: sqlite3.Connection, chat_id: int) -> Chat:
+    """Raises MissingError for a chat that is deleted."""
+    row = connection.execute(
+        f"SELECT {CHAT_COLUMNS} FROM chats c WHERE id = ? AND deleted_at IS NULL", (chat_id,)
+    ).fetchone()
+    if row is None:
+        raise missing("chat")
+    return read_chat(row)
+
+
+def insert_chat(connection: sqlite3.Connection, chat: Chat) -> int:
+    """Stores everything but the id, and returns the id that SQLite gave."""
+    cursor = connection.execute(
+        "INSERT INTO chats (title, pinned, created_at, updated_at, system_prompt, settings) VALUES (?, ?, ?, ?, ?, ?)",
+        (
+            one_line(storable(chat.title)),
+            chat.pinned,
+            chat.created_at,
+            chat.updated_at,
+            storable(chat.system_prompt),
+            dump(chat.settings),
+        ),
+    )
+    assert cursor.lastrowid is not None
+    return cursor.lastrowid
+
+
+def read_message(row: tuple[Any, ...], siblings: tuple[int, ...]) -> Message:
+    """A message from its `MESSAGE_COLUMNS`."""
+    return Message(
+        id=row[0],
+        chat_id=row[1],
+        parent_id=row[2],
+        role=row[3],
+        state=row[4],
+        content=row[5],
+        reasoning=row[6],
+        name=row[7],
+        tool_calls=() if row[8] == "[]" else load_tool_calls(json.loads(row[8])),
+        tool_call_id=row[9],
+        stats=load_object(row[10]),
+        draft=load_object(row[11]),
+        finish_reason=row[12],
+        error=row[13],
+        created_at=row[14],
+        model=row[15],
+        options=load_object(row[16]) or {},
+        reasoning_s=row[17],
+        reasoning_tokens=row[18],
+        siblings=siblings,
+    )
+
+
+def read_path(connection: sqlite3.Connection, chat_id: int) -> list[Message]:
+    """The active path. Raises MissingError when the chat was purged."""
+    if connection.execute("SELECT 1 FROM chats WHERE id = ?", (chat_id,)).fetchone() is None:
+        raise missing("chat")
+    children: dict[int | None, list[int]] = defaultdict(list)
+    chosen: dict[int | None, int] = {}
+    for message_id, parent_id, active in connection.execute(
+        "SELECT id, parent_id, active FROM messages WHERE chat_id = ? ORDER BY id", (chat_id,)
+    ):
+        children[parent_id].append(message_id)
+        if active:
+            chosen[parent_id] = message_id
+    siblings: dict[int, tuple[int, ...]] = {}
+    parent: int | None = None
+    while (child := chosen.get(parent)) is not None:
+        siblings[child] = tuple(children[parent])
+        parent = child
+    return [read_message(row, siblings[row[0]]) for row in message_rows(connection, siblings)]
+
+
+def read_trace(row: tuple[bytes, str] | None) -> Trace:
+    """A trace from its columns."""
+    if row is None:
+        return Trace((), ())
+    return Trace(unpack_ids(row[0]), tuple(Round(*entry) for entry in json.loads(row[1])))
+
+
+def store_trace(connection: sqlite3.Connection, message_id: int, trace: Trace) -> None:
+    connection.execute(
+        "INSERT OR REPLACE INTO traces (message_id, token_ids, rounds) VALUES (?, ?, ?)",
+        (message_id, pack_ids(trace.token_ids), dump([list(entry) for entry in trace.rounds])),
+    )
+
+
+def message_rows(connection: sqlite3.Connection, ids: Iterable[int]) -> list[tuple[Any, ...]]:
+    # One parameter for any number of ids: SQLite limits how many a statement may have.
+    return connection.execute(
+        f"SELECT {MESSAGE_COLUMNS} FROM messages WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id",
+        (json.dumps(list(ids)),),
+    ).fetchall()
+
+
+def fetch_message(connection: sqlite3.Connection, message_id: int) -> Message:
+    rows = message_rows(connection, (message_id,))
+    if not rows:
+        raise missing("message")
+    siblings = connection.execute(
+        "SELECT id FROM messages WHERE chat_id = ? AND parent_id IS ? ORDER BY id", (rows[0][1], rows[0][2])
+    )
+    return read_message(rows[0], tuple(sibling for (sibling,) in siblings))
+
+
+def missing(what: Literal["chat", "message"]) -> MissingError:
+    return MissingError(f"This {what} is no longer in the history.", "Its chat was deleted; start a new one.")
