@@ -1,0 +1,136 @@
+"""What lies behind the text of a message: code panels, quote bars, rules, tints of accepted runs."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QPainter, QPen, QTextBlock, QTextDocument
+
+from app.theme import Theme
+from app.views.chat.formats import QUOTE_INDENT, CodeBlock, Decorations
+from app.views.chat.look import CODE_HEAD, CODE_PAD
+
+if TYPE_CHECKING:
+    from app.views.chat.text_body import Span
+
+_LABEL = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignBottom
+
+
+class Backdrop:
+    """Paints within `clip`; everything outside is skipped without asking the layout about it."""
+
+    def __init__(self, painter: QPainter, document: QTextDocument, theme: Theme, clip: QRectF) -> None:
+        self._painter = painter
+        self._document = document
+        self._layout = document.documentLayout()
+        self._theme = theme
+        self._clip = clip
+
+    def decorations(self, decorations: Decorations) -> None:
+        for code in decorations.code:
+            self._code(code)
+        for start, end, depth in decorations.quotes:
+            self._quote(start, end, depth)
+        for position in decorations.rules:
+            rect = self._rect(position)
+            y = round(rect.center().y())
+            self._painter.fillRect(QRectF(0, y, self._document.textWidth(), 1), self._theme.color("hairline"))
+        for position, label, depth in decorations.markers:
+            self._marker(position, label, depth)
+        self._painter.setPen(Qt.PenStyle.NoPen)
+        self._painter.setBrush(self._theme.color("code"))
+        for start, end in decorations.inline_code:
+            for rect in self._lines(start, end):
+                self._painter.drawRoundedRect(rect.adjusted(-3, -1, 3, 1), 4, 4)
+
+    def spans(self, spans: Sequence[Span], starts: Sequence[int]) -> None:
+        """Tints; only those near the clip are laid out."""
+        if not spans:
+            return
+        first = self._layout.hitTest(QPointF(0, max(0.0, self._clip.top() - 1)), Qt.HitTestAccuracy.FuzzyHit)
+        self._painter.setPen(Qt.PenStyle.NoPen)
+        for span in spans[max(0, bisect_right(starts, first) - 1) :]:
+            if self._rect(span.start).top() > self._clip.bottom():
+                break
+            self._painter.setBrush(self._theme.color(span.color))
+            for rect in self._lines(span.start, span.end):
+                self._painter.drawRoundedRect(rect.adjusted(0.5, 0, -0.5, 0), 3, 3)
+
+    def _rect(self, position: int) -> QRectF:
+        return self._layout.blockBoundingRect(self._document.findBlock(position))
+
+    def _code(self, code: CodeBlock) -> None:
+        first = self._document.findBlock(code.start)
+        top = self._layout.blockBoundingRect(first).top() - CODE_HEAD - CODE_PAD
+        bottom = self._rect(code.end).bottom() + CODE_PAD
+        left = first.blockFormat().leftMargin() - CODE_PAD
+        rect = QRectF(left, top, self._document.textWidth() - left, bottom - top)
+        if not rect.intersects(self._clip):
+            return
+        self._painter.setPen(Qt.PenStyle.NoPen)
+        self._painter.setBrush(self._theme.color("code"))
+        self._painter.drawRoundedRect(rect, 8, 8)
+        self._painter.setPen(self._theme.color("text_3"))
+        self._painter.setFont(self._theme.font(-2))
+        head = QRectF(rect.left() + CODE_PAD, rect.top() + 4, rect.width(), CODE_HEAD)
+        self._painter.drawText(head, Qt.AlignmentFlag.AlignVCenter, code.language or "text")
+
+    def _quote(self, start: int, end: int, depth: int) -> None:
+        top, bottom = self._rect(start).top(), self._rect(end).bottom()
+        rect = QRectF((depth - 1) * QUOTE_INDENT, top, 3, bottom - top)
+        if rect.intersects(self._clip):
+            self._painter.setPen(Qt.PenStyle.NoPen)
+            self._painter.setBrush(self._theme.color("border"))
+            self._painter.drawRoundedRect(rect, 1.5, 1.5)
+
+    def _marker(self, position: int, label: str, depth: int) -> None:
+        block = self._document.findBlock(position)
+        rect = self._layout.blockBoundingRect(block)
+        if not rect.intersects(self._clip) or not block.layout().lineCount():
+            return
+        line = block.layout().lineAt(0)
+        left = rect.left() + line.x() - 8
+        baseline = rect.top() + line.y() + line.height() - line.descent()
+        if label:
+            self._painter.setPen(self._theme.color("text_2"))
+            self._painter.setFont(self._theme.font(1, tabular=True))
+            self._painter.drawText(QRectF(left - 80, baseline - 40, 80, 40), _LABEL, label)
+            return
+        size = line.ascent() * 0.36
+        self._painter.setPen(QPen(self._theme.color("text_2"), 1) if depth % 3 == 2 else Qt.PenStyle.NoPen)
+        self._painter.setBrush(Qt.BrushStyle.NoBrush if depth % 3 == 2 else self._theme.color("text_2"))
+        dot = QRectF(left - size - 1, baseline - line.ascent() * 0.36 - size / 2, size, size)
+        if depth % 3:
+            self._painter.drawEllipse(dot)
+        else:
+            self._painter.drawRect(dot)
+
+    def _lines(self, start: int, end: int) -> list[QRectF]:
+        """Rectangles of the characters [start, end), one per line they stand on, within the clip."""
+        result: list[QRectF] = []
+        block = self._document.findBlock(start)
+        while block.isValid() and block.position() < end:
+            bounds = self._layout.blockBoundingRect(block)
+            if bounds.top() > self._clip.bottom():
+                break
+            if bounds.bottom() >= self._clip.top():
+                self._block_lines(block, bounds, start, end, result)
+            block = block.next()
+        return result
+
+    def _block_lines(self, block: QTextBlock, bounds: QRectF, start: int, end: int, into: list[QRectF]) -> None:
+        layout, base = block.layout(), block.position()
+        for i in range(layout.lineCount()):
+            line = layout.lineAt(i)
+            first = max(start - base, line.textStart())
+            last = min(end - base, line.textStart() + line.textLength())
+            if first >= last:
+                continue
+            left, right = line.cursorToX(first)[0], line.cursorToX(last)[0]
+            # The line height is stretched above the text, so the text sits at the bottom of its line.
+            height = min(line.ascent() + line.descent(), line.height())
+            top = bounds.top() + line.y() + line.height() - height
+            into.append(QRectF(bounds.left() + left, top, max(0.0, right - left), height))

@@ -1,0 +1,323 @@
+"""Shows one Markdown document at its full height: paints, selects, copies, opens links when clicked.
+
+A QTextEdit lays the whole document out again whenever its height changes, which a growing answer does all the time;
+this widget leaves the layout to the document, which then touches only what was added.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from PySide6.QtCore import QEvent, QMimeData, QPointF, QRectF, Qt, QTimer, Signal
+from PySide6.QtGui import (
+    QAbstractTextDocumentLayout,
+    QContextMenuEvent,
+    QFocusEvent,
+    QGuiApplication,
+    QHelpEvent,
+    QKeyEvent,
+    QKeySequence,
+    QMouseEvent,
+    QPainter,
+    QPaintEvent,
+    QPalette,
+    QTextCharFormat,
+    QTextCursor,
+    QTextDocument,
+)
+from PySide6.QtWidgets import QMenu, QToolTip, QWidget
+
+from app.theme import Theme
+from app.views.chat.backdrop import Backdrop
+from app.views.chat.formats import CodeBlock
+from app.views.chat.look import CODE_HEAD, Look
+from app.views.chat.markdown import LINE
+from app.views.chat.markdown_document import MarkdownDocument
+from app.views.controls import IconButton, focus_ring
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A tinted run of characters, in document positions, with what the pointer learns there."""
+
+    start: int
+    end: int
+    color: str
+    tip: str
+
+
+class CopyButton(IconButton):
+    """Copies what `text` returns and says so for a moment."""
+
+    def __init__(self, theme: Theme, name: str, text: Callable[[], str], parent: QWidget | None = None) -> None:
+        super().__init__(theme, "copy", name, parent, size=24, color="text_3")
+        self._text = text
+        self.clicked.connect(self._copy)
+
+    def _copy(self) -> None:
+        QGuiApplication.clipboard().setText(self._text())
+        self.set_icon("check")
+        QTimer.singleShot(1200, self, lambda: self.set_icon("copy"))
+
+
+class TextBody(QWidget):
+    """Signals:
+    height_changed: the document grew or shrank; ask `height_for` again.
+    link_clicked: an address with a harmless scheme.
+    """
+
+    height_changed = Signal()
+    link_clicked = Signal(str)
+
+    def __init__(self, theme: Theme, name: str, parent: QWidget | None = None, *, quiet: bool = False) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self._quiet = quiet
+        self._markdown = self._new_document()
+        self._anchor = self._position = 0
+        self._selecting = False
+        self._pressed_link = ""
+        self._spans: Sequence[Span] = ()
+        self._span_starts: list[int] = []
+        self._buttons: list[tuple[CodeBlock, CopyButton]] = []
+        self._height = 0
+        self.setAccessibleName(name)
+        self.setMouseTracking(True)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setCursor(Qt.CursorShape.IBeamCursor)
+
+    # -- content ------------------------------------------------------------------------------
+
+    def _new_document(self) -> MarkdownDocument:
+        return MarkdownDocument(QTextDocument(self), Look.of(self._theme, quiet=self._quiet))
+
+    @property
+    def markdown(self) -> MarkdownDocument:
+        return self._markdown
+
+    @property
+    def source(self) -> str:
+        return self._markdown.source
+
+    def set_source(self, text: str, *, final: bool = True) -> None:
+        """Show `text` from scratch."""
+        width, old = self._markdown.document.textWidth(), self._markdown.document
+        self._markdown = self._new_document()
+        old.deleteLater()
+        self._markdown.document.setTextWidth(width)
+        self._anchor = self._position = 0
+        self._spans, self._span_starts = (), []
+        self._markdown.append(text)
+        self.flush(final=final)
+
+    def append(self, text: str) -> None:
+        self._markdown.append(text)
+
+    def flush(self, *, final: bool = False) -> None:
+        """Render what `append` brought."""
+        top = self._markdown.flush(final=final)
+        if final:
+            self.setAccessibleDescription(self.plain_text())
+        self._place_buttons()
+        height = math.ceil(self._markdown.document.size().height())
+        if height != self._height:
+            self._height = height
+            self.height_changed.emit()
+        self.update(0, max(0, int(top) - 4), self.width(), self.height())
+
+    def restyle(self) -> None:
+        """Render again after the theme changed."""
+        self.set_source(self.source)
+
+    def plain_text(self) -> str:
+        return self._markdown.document.toPlainText().replace(LINE, "\n").replace("\u2029", "\n")
+
+    def height_for(self, width: int) -> int:
+        """Height in logical pixels when `width` wide."""
+        document = self._markdown.document
+        if document.textWidth() != width:
+            document.setTextWidth(width)
+            self._place_buttons()
+        self._height = math.ceil(document.size().height())
+        return self._height
+
+    def set_spans(self, spans: Sequence[Span]) -> None:
+        """Tint runs of characters; `spans` ascend and do not overlap."""
+        self._spans = spans
+        self._span_starts = [span.start for span in spans]
+        self.update()
+
+    def _place_buttons(self) -> None:
+        """One copy button in the head of each code block."""
+        blocks = self._markdown.decorations.code
+        while len(self._buttons) > len(blocks):
+            self._buttons.pop()[1].deleteLater()
+        layout, document = self._markdown.document.documentLayout(), self._markdown.document
+        for i, block in enumerate(blocks):
+            if i == len(self._buttons):
+                button = CopyButton(self._theme, "Copy code", lambda i=i: self._code(i), self)
+                self._buttons.append((block, button))
+                button.show()
+            self._buttons[i] = (block, self._buttons[i][1])
+            top = layout.blockBoundingRect(document.findBlock(block.start)).top()
+            self._buttons[i][1].move(int(document.textWidth()) - 30, int(top - CODE_HEAD) - 7)
+
+    def _code(self, index: int) -> str:
+        return self._markdown.decorations.code[index].source
+
+    # -- painting -----------------------------------------------------------------------------
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        clip = QRectF(event.rect())
+        backdrop = Backdrop(painter, self._markdown.document, self._theme, clip)
+        backdrop.decorations(self._markdown.decorations)
+        backdrop.spans(self._spans, self._span_starts)
+        context = QAbstractTextDocumentLayout.PaintContext()
+        context.clip = clip
+        palette = QPalette(context.palette)
+        palette.setColor(QPalette.ColorRole.Text, self._theme.color("text_2" if self._quiet else "text"))
+        context.palette = palette
+        if self._anchor != self._position:
+            selection = QAbstractTextDocumentLayout.Selection()
+            selection.cursor = self._cursor()
+            fmt = QTextCharFormat()
+            fmt.setBackground(self._theme.color("selection"))
+            selection.format = fmt
+            context.selections = [selection]
+        painter.setClipRect(clip)
+        self._markdown.document.documentLayout().draw(painter, context)
+        if self.hasFocus() and self._anchor == self._position and self._keyboard_focus:
+            focus_ring(painter, QRectF(self.rect()), 6, self._theme)
+
+    _keyboard_focus = False
+
+    def focusInEvent(self, event: QFocusEvent) -> None:
+        self._keyboard_focus = event.reason() in (Qt.FocusReason.TabFocusReason, Qt.FocusReason.BacktabFocusReason)
+        self.update()
+
+    def focusOutEvent(self, event: QFocusEvent) -> None:
+        if event.reason() not in (Qt.FocusReason.PopupFocusReason, Qt.FocusReason.ActiveWindowFocusReason):
+            self._anchor = self._position
+        self.update()
+
+    # -- selection ----------------------------------------------------------------------------
+
+    def _cursor(self) -> QTextCursor:
+        cursor = QTextCursor(self._markdown.document)
+        last = self._markdown.document.characterCount() - 1
+        cursor.setPosition(min(self._anchor, last))
+        cursor.setPosition(min(self._position, last), QTextCursor.MoveMode.KeepAnchor)
+        return cursor
+
+    def _hit(self, position: QPointF) -> int:
+        return self._markdown.document.documentLayout().hitTest(position, Qt.HitTestAccuracy.FuzzyHit)
+
+    def _select(self, kind: QTextCursor.SelectionType, at: int) -> None:
+        cursor = QTextCursor(self._markdown.document)
+        cursor.setPosition(at)
+        cursor.select(kind)
+        self._anchor, self._position = cursor.selectionStart(), cursor.selectionEnd()
+        self.update()
+
+    def select_all(self) -> None:
+        self._anchor, self._position = 0, self._markdown.document.characterCount() - 1
+        self.update()
+
+    def selected_text(self) -> str:
+        """The selection as it stands in the source: the whole of it is the source itself."""
+        start, end = sorted((self._anchor, self._position))
+        if start == 0 and end >= self._markdown.document.characterCount() - 1:
+            return self.source
+        return self._cursor().selectedText().replace("\u2029", "\n").replace(LINE, "\n").replace("\ufdd0", "").replace("\ufdd1", "\n")
+
+    def copy(self) -> None:
+        """The selection to the clipboard, with newlines as newlines."""
+        if self._anchor != self._position:
+            data = QMimeData()
+            data.setText(self.selected_text())
+            QGuiApplication.clipboard().setMimeData(data)
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        if event.button() != Qt.MouseButton.LeftButton:
+            event.ignore()
+            return
+        self._keyboard_focus = False
+        self._pressed_link = self._markdown.document.documentLayout().anchorAt(event.position())
+        at = self._hit(event.position())
+        self._position = at
+        if not event.modifiers() & Qt.KeyboardModifier.ShiftModifier:
+            self._anchor = at
+        self._selecting = True
+        self.update()
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        if self._selecting and event.buttons() & Qt.MouseButton.LeftButton:
+            self._position = self._hit(event.position())
+            self.update()
+            return
+        link = self._markdown.document.documentLayout().anchorAt(event.position())
+        self.setCursor(Qt.CursorShape.PointingHandCursor if link else Qt.CursorShape.IBeamCursor)
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        if event.button() == Qt.MouseButton.LeftButton:
+            self._selecting = False
+            link = self._markdown.document.documentLayout().anchorAt(event.position())
+            if link and link == self._pressed_link and self._anchor == self._position:
+                self.link_clicked.emit(link)
+
+    def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
+        self._select(QTextCursor.SelectionType.WordUnderCursor, self._hit(event.position()))
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.matches(QKeySequence.StandardKey.Copy):
+            self.copy()
+        elif event.matches(QKeySequence.StandardKey.SelectAll):
+            self.select_all()
+        else:
+            event.ignore()
+
+    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
+        menu = QMenu(self)
+        menu.addAction("Copy", self.copy).setEnabled(self._anchor != self._position)
+        menu.addAction("Copy message as Markdown", lambda: QGuiApplication.clipboard().setText(self.source))
+        menu.addAction("Select all", self.select_all)
+        links = self._links()
+        if links:
+            menu.addSeparator()
+            for link in links:
+                menu.addAction(f"Open {link[:60]}", lambda link=link: self.link_clicked.emit(link))
+        menu.exec(event.globalPos())
+
+    def _links(self) -> list[str]:
+        """Every address in the message once, so that the keyboard reaches them through the menu."""
+        found: dict[str, None] = {}
+        block = self._markdown.document.begin()
+        while block.isValid():
+            for piece in block:
+                href = piece.fragment().charFormat().anchorHref()
+                if href:
+                    found[href] = None
+            block = block.next()
+        return list(found)
+
+    def event(self, event: QEvent) -> bool:
+        if isinstance(event, QHelpEvent) and event.type() == QEvent.Type.ToolTip:
+            self._tooltip(event)
+            return True
+        return super().event(event)
+
+    def _tooltip(self, event: QHelpEvent) -> None:
+        link = self._markdown.document.documentLayout().anchorAt(QPointF(event.pos()))
+        text = link or self.tip_at(QPointF(event.pos()))
+        QToolTip.showText(event.globalPos(), text, self)
+
+    def tip_at(self, position: QPointF) -> str:
+        """What is known about the round under the pointer, or nothing."""
+        at = self._markdown.document.documentLayout().hitTest(position, Qt.HitTestAccuracy.ExactHit)
+        i = bisect_right(self._span_starts, at) - 1
+        return self._spans[i].tip if at >= 0 and i >= 0 and at < self._spans[i].end else ""
