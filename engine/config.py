@@ -254,7 +254,7 @@ def _eos_token_ids(f: Fields, vocab_size: int) -> tuple[int, ...]:
         raise f.missing(name, accepted=accepted)
     ids = cast("list[Any]", value if isinstance(value, list) else [value])
     if not ids or not all(isinstance(i, int) and not isinstance(i, bool) and 0 <= i < vocab_size for i in ids):
-        raise f.wrong(name, value, accepted)
+        raise f.wrong(name, cast("object", value), accepted)
     return tuple(dict.fromkeys(ids))
 
 

@@ -1,6 +1,7 @@
 """The contract between a checkpoint and the model: parameters under canonical names.
 
-i is a layer, j an MTP depth, H the hidden size, V the padded vocabulary, C the channels and K the taps of a convolution.
+i is a layer, j an MTP depth, H the hidden size, V the padded vocabulary, K the taps of a convolution, I and D the
+widths of an MLP and of a head, E and S the numbers of routed and shared experts.
 
     embed, lm_head [V, H] matrix              embed_norm, norm [H]
     layers.{i}.attn_norm, .mlp_norm [H]       layers.{i}.attn_conv, .mlp_conv [H, K] float32
@@ -43,6 +44,11 @@ def array(params: Params, name: str) -> mx.array:
     if isinstance(value, (Dense, Packed)):
         raise TypeError(f"{name} is a matrix, not an array")
     return value
+
+
+def arrays_of(value: Parameter) -> tuple[mx.array, ...]:
+    """The arrays that a parameter is made of, for `mx.eval`."""
+    return (value,) if isinstance(value, mx.array) else value.arrays
 
 
 def subset(params: Params, prefix: str) -> dict[str, Parameter]:

@@ -6,16 +6,11 @@ from collections.abc import Mapping
 
 import mlx.core as mx
 
-from engine.errors import CheckpointError
 from engine.model.linear import Dense, Packed
 from engine.model.params import Parameter
-from engine.weights.header import TensorInfo
 from engine.weights.plan import Module
 from engine.weights.rename import Join
 from engine.weights.targets import Target
-
-_CHECK_ELEMENTS = 1 << 24
-"""Elements tested for NaN at a time, which bounds the temporaries."""
 
 
 class SecondScales:
@@ -42,34 +37,13 @@ class SecondScales:
         return result
 
 
-def check_finite(info: TensorInfo, values: mx.array, mode: str | None) -> None:
-    """Raise `CheckpointError` naming the tensor if it holds NaN or infinite values.
-
-    mode: packing of the module when `values` are one-byte scales (E8M0 in mxfp4, E4M3 in nvfp4).
-    """
-    flat = values.reshape(-1)
-    for start in range(0, flat.size, _CHECK_ELEMENTS):
-        part = flat[start : start + _CHECK_ELEMENTS]
-        if values.dtype != mx.uint8:
-            good = mx.isfinite(part)
-        elif mode == "mxfp4":
-            good = part != 0xFF
-        else:
-            good = (part & 0x7F) != 0x7F
-        if not mx.all(good).item():
-            raise CheckpointError(
-                f"{info.file}: {info.name} holds NaN or infinite values.",
-                "Download this file again; if it stays so, the checkpoint itself is broken.",
-            )
-
-
 def assemble(
-    module: Module, arrays: Mapping[str, mx.array], dtype: mx.Dtype, keep_quantized: bool, second: SecondScales
+    module: Module, arrays: Mapping[str, mx.array], dtype: mx.Dtype | None, keep_quantized: bool, second: SecondScales
 ) -> dict[str, Parameter]:
     """The parameters that a module holds, by canonical name.
 
     arrays: the module's tensors by leaf.
-    dtype: the activation dtype.
+    dtype: the activation dtype; None keeps the stored one, that of float32 arrays too.
     keep_quantized: leave packed matrices packed; otherwise they are expanded to `dtype`.
     second: receives ModelOpt's second scales of routed experts.
     """
@@ -92,7 +66,7 @@ def assemble(
         )
         if module.modelopt and ".experts." in target.name:
             second.add(target.name, mx.broadcast_to(arrays["scale2"].reshape(-1), (target.shape[0],)))
-            result[target.name] = packed if keep_quantized else Dense(packed.dequantize(dtype))
+            result[target.name] = packed if keep_quantized else Dense(packed.dequantize(dtype or mx.bfloat16))
         elif module.modelopt:
             wide = packed.dequantize(mx.float32) * _row_scales(arrays["scale2"], target)
             result[target.name] = _plain(wide, target, dtype)
@@ -119,14 +93,15 @@ def _part(values: mx.array, i: int, module: Module, target: Target) -> mx.array:
     return mx.contiguous(values)
 
 
-def _plain(values: mx.array, target: Target, dtype: mx.Dtype) -> Parameter:
-    values = values.astype(mx.float32 if target.kind == "float32" else dtype)
+def _plain(values: mx.array, target: Target, dtype: mx.Dtype | None) -> Parameter:
+    if dtype is not None:
+        values = values.astype(mx.float32 if target.kind == "float32" else dtype)
     return Dense(values) if target.kind == "matrix" else values
 
 
-def _scale_dtype(scales: mx.array, dtype: mx.Dtype) -> mx.array:
+def _scale_dtype(scales: mx.array, dtype: mx.Dtype | None) -> mx.array:
     """Half-precision scales would turn the kernels' results to float32 or float16; one-byte scales stay."""
-    return scales.astype(dtype) if scales.dtype == mx.float16 else scales
+    return scales.astype(dtype) if dtype is not None and scales.dtype == mx.float16 else scales
 
 
 def _row_scales(scale2: mx.array, target: Target) -> mx.array:
@@ -137,3 +112,11 @@ def _row_scales(scale2: mx.array, target: Target) -> mx.array:
     if target.form == "columns":
         return mx.repeat(scale2, target.shape[-1] // scale2.size)[None]
     return mx.repeat(scale2, target.shape[-2] // scale2.size)[:, None]
+
+
+def drop_identity_scales(params: dict[str, Parameter]) -> None:
+    """Conversions from other formats carry expert scales that are all ones; without them a product is skipped."""
+    for name in [name for name in params if name.endswith((".experts.gate_scale", ".experts.out_scale"))]:
+        value = params[name]
+        if isinstance(value, mx.array) and mx.all(value == 1).item():
+            del params[name]

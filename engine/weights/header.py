@@ -115,21 +115,26 @@ def _tensor(name: str, entry: object, path: Path, data_start: int) -> TensorInfo
     if not isinstance(entry, dict):
         raise _damaged(path, f"the entry of {name} is not an object")
     fields = cast("dict[str, Any]", entry)
-    dtype, shape, offsets = fields.get("dtype"), fields.get("shape"), fields.get("data_offsets")
+    dtype = fields.get("dtype")
     if not isinstance(dtype, str) or dtype not in BITS:
         raise _damaged(path, f"{name} has the unknown dtype {dtype!r}")
-    if not _naturals(shape) or prod(cast("list[int]", shape)) > _MAX_ELEMENTS:
-        raise _damaged(path, f"{name} has the shape {shape!r}")
-    if not _naturals(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
-        raise _damaged(path, f"{name} has the data offsets {offsets!r}")
+    shape, offsets = _naturals(fields.get("shape")), _naturals(fields.get("data_offsets"))
+    if shape is None or prod(shape) > _MAX_ELEMENTS:
+        raise _damaged(path, f"{name} has the shape {fields.get('shape')!r}")
+    if offsets is None or len(offsets) != 2 or offsets[0] > offsets[1]:
+        raise _damaged(path, f"{name} has the data offsets {fields.get('data_offsets')!r}")
     nbytes = offsets[1] - offsets[0]
     if prod(shape) * BITS[dtype] != 8 * nbytes:
-        raise _damaged(path, f"{name} is {dtype} {shape} but has {nbytes} bytes")
-    return TensorInfo(name, dtype, tuple(shape), data_start + offsets[0], nbytes, path)
+        raise _damaged(path, f"{name} is {dtype} {list(shape)} but has {nbytes} bytes")
+    return TensorInfo(name, dtype, shape, data_start + offsets[0], nbytes, path)
 
 
-def _naturals(value: object) -> bool:
-    return isinstance(value, list) and all(type(v) is int and v >= 0 for v in cast("list[Any]", value))
+def _naturals(value: object) -> tuple[int, ...] | None:
+    """A JSON list of whole numbers that are not negative, or None."""
+    if not isinstance(value, list):
+        return None
+    items = cast("list[Any]", value)
+    return tuple(items) if all(type(item) is int and item >= 0 for item in items) else None
 
 
 def _damaged(path: Path, what: str) -> CheckpointError:

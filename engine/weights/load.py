@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,25 +11,17 @@ import mlx.core as mx
 
 from engine.config import ModelConfig, MTPConfig
 from engine.errors import CheckpointError, HeadError, UserError
-from engine.model.params import Parameter, Params
-from engine.weights.assemble import SecondScales, assemble, check_finite
+from engine.model.params import Parameter, Params, arrays_of
+from engine.weights.assemble import SecondScales, assemble, drop_identity_scales
 from engine.weights.files import list_files, read_headers
 from engine.weights.head import HeadMissing, check_head_matches, find_head, head_config
 from engine.weights.packing import describe, read_declared
 from engine.weights.plan import Plan, make_plan
+from engine.weights.read import Progress, read_modules
 from engine.weights.rename import Scope, scope_of
 from engine.weights.targets import backbone_targets, head_targets
 
 DTYPES = ("auto", "f32", "bf16")
-
-
-@dataclass(frozen=True, slots=True)
-class LoadProgress:
-    """`done` of `total` bytes of tensor data have been read; `file` is the shard being read."""
-
-    done: int
-    total: int
-    file: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +57,6 @@ class HeadWeights:
     config: MTPConfig
     params: Params
     report: LoadReport
-
-
-Progress = Callable[[LoadProgress], None]
 
 
 def activation_dtype(name: str = "auto") -> mx.Dtype:
@@ -161,70 +150,25 @@ def _materialise(
 ) -> tuple[dict[str, Parameter], LoadReport]:
     """Read, check and convert module after module, so that never more than one of them exists twice."""
     keep = mx.default_device() == mx.gpu if keep_quantized is None else keep_quantized
-    total = sum(module.nbytes for module in plan.modules)
-    last_use = {info.file: i for i, module in enumerate(plan.modules) for info in module.tensors.values()}
-    shards: dict[Path, dict[str, mx.array]] = {}
     params: dict[str, Parameter] = {}
     second = SecondScales()
-    done = 0
-    for i, module in enumerate(plan.modules):
-        mode = module.quantization.mode if module.quantization else None
-        arrays: dict[str, mx.array] = {}
-        for leaf, info in module.tensors.items():
-            arrays[leaf] = _read(shards, info.file, info.name)
-            if leaf != "weight" or mode is None:
-                check_finite(info, arrays[leaf], mode)
+    for module, arrays in read_modules(plan.modules, progress):
         made = assemble(module, arrays, dtype, keep, second)
-        del arrays
-        mx.eval([part for value in made.values() for part in _arrays(value)])
+        mx.eval([part for value in made.values() for part in arrays_of(value)])
         params.update(made)
-        done += module.nbytes
-        for file in [file for file in shards if last_use[file] <= i]:
-            del shards[file]
-            mx.clear_cache()
-        if progress is not None:
-            progress(LoadProgress(done, total, next(iter(module.tensors.values())).file.name))
     params.update(second.parameters())
-    _drop_identity_scales(params)
+    drop_identity_scales(params)
     packing = Counter(
         describe(module.quantization) for module in plan.modules for target in module.targets if target.kind == "matrix"
     )
+    tensors = [info for module in plan.modules for info in module.tensors.values()]
     report = LoadReport(
-        files=tuple(dict.fromkeys(file.name for file in last_use)),
-        tensors=sum(len(module.tensors) for module in plan.modules),
-        nbytes=total,
+        files=tuple(dict.fromkeys(info.file.name for info in tensors)),
+        tensors=len(tensors),
+        nbytes=sum(info.nbytes for info in tensors),
         skipped=plan.skipped,
         packing=packing,
         expanded=not keep and any(module.quantization for module in plan.modules),
         notes=plan.notes,
     )
     return params, report
-
-
-def _read(shards: dict[Path, dict[str, mx.array]], file: Path, name: str) -> mx.array:
-    """One tensor's data. A shard's other tensors stay unread: MLX loads lazily, with one read per tensor."""
-    try:
-        if file not in shards:
-            opened = mx.load(str(file), format="safetensors")
-            if not isinstance(opened, dict):
-                raise RuntimeError("not a set of tensors")
-            shards[file] = opened
-        values = shards[file].pop(name)
-        mx.eval(values)
-    except (RuntimeError, OSError) as error:
-        raise CheckpointError(
-            f"{file}: {name} cannot be read ({error}).", "Check the disk, or download the file again."
-        ) from error
-    return values
-
-
-def _arrays(value: Parameter) -> tuple[mx.array, ...]:
-    return (value,) if isinstance(value, mx.array) else value.arrays
-
-
-def _drop_identity_scales(params: dict[str, Parameter]) -> None:
-    """Conversions from other formats carry expert scales that are all ones; without them a product is skipped."""
-    for name in [name for name in params if name.endswith((".experts.gate_scale", ".experts.out_scale"))]:
-        value = params[name]
-        if isinstance(value, mx.array) and mx.all(value == 1).item():
-            del params[name]

@@ -2,7 +2,7 @@
 
 Names are read in the published spelling (`model.llm.*`, fused w13), in transformers' (`model.language_model.*`,
 `model.*`), and in those of MLX conversions (`language_model.model.*`, or published names with split experts). The MTP
-head keeps its published names everywhere. Canonical names are those of `engine.model.params`.
+head keeps its published prefix everywhere. Canonical names are those of `engine.model.params`.
 """
 
 from __future__ import annotations
@@ -33,15 +33,23 @@ class Join(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Tensors called `sources` hold the parameters `targets`, in this order.
+    """The tensors called so hold the parameters `targets`, in this order.
 
-    With `either`, the targets are alternatives of which a block has one.
+    published, mlx: the name in the published layout and in mlx-vlm's, where there is one.
+    also: further names, those of transformers among them.
+    either: the targets are alternatives, of which a block has one.
     """
 
     targets: tuple[str, ...]
-    sources: tuple[str, ...]
+    published: str | None = None
+    mlx: str | None = None
+    also: tuple[str, ...] = ()
     join: Join = Join.ONE
     either: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(name for name in (self.published, self.mlx, *self.also) if name is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,92 +66,77 @@ class Source:
     either: bool = False
 
 
-CALIBRATION = frozenset({"input_amax", "original_shape", "input_scale"})
-"""Leaves that quantizers leave behind and that weight-only inference has no use for."""
+CALIBRATION = frozenset({"input_amax", "original_shape"})
+"""Leaves that ModelOpt leaves behind and that weight-only inference has no use for."""
 _LEAVES = frozenset({"weight", "scales", "biases", "scale", "scale2"}) | CALIBRATION
-
-_BARE = frozenset(
-    {
-        "attn.rel_logits_proj.proj",
-        "mlp.global_scale",
-        "mlp.gate.bias",
-        "mlp.gate.global_scale",
-        "mlp.experts.w13_weight",
-        "mlp.experts.w2_weight",
-        "mlp.experts.gate_scale",
-        "mlp.experts.out_scale",
-        "mlp.shared_experts.shared_w13_weight",
-        "mlp.shared_experts.shared_w2_weight",
-    }
-)
-"""Published tensors without a leaf."""
-
-
-def _attn(*names: str) -> tuple[str, ...]:
-    return tuple(f"{parent}.{name}" for name in names for parent in ("attn", "self_attn"))
-
-
-def _conv(*names: str) -> tuple[str, ...]:
-    return tuple(f"{name}{child}" for name in names for child in ("", ".conv", ".conv1d"))
-
 
 _GATE_UP = ("mlp.gate_proj", "mlp.up_proj")
 _EXPERT_GATE_UP = ("mlp.experts.gate_proj", "mlp.experts.up_proj")
 _SHARED_GATE_UP = ("mlp.shared.gate_proj", "mlp.shared.up_proj")
 
 BLOCK_RULES = (
-    Rule(("attn_norm",), ("attn_norm", "input_layernorm")),
-    Rule(("mlp_norm",), ("mlp_norm", "post_attention_layernorm")),
-    Rule(("attn_conv",), _conv("attn_sconv")),
-    Rule(("mlp_conv",), _conv("mlp_sconv")),
-    Rule(("attn.q_proj",), _attn("wq_du", "q_proj")),
-    Rule(("attn.k_proj",), _attn("wk_dv", "k_proj")),
-    Rule(("attn.v_proj",), _attn("wv_dv", "v_proj")),
-    Rule(("attn.r_proj",), _attn("wr_du", "r_proj")),
-    Rule(("attn.o_proj",), _attn("wo_ud", "o_proj")),
-    Rule(("attn.q_proj", "attn.k_proj", "attn.v_proj", "attn.r_proj"), _attn("qkvr_proj"), Join.STACKED),
-    Rule(("attn.q_norm",), _attn("q_norm")),
-    Rule(("attn.k_norm",), _attn("k_norm")),
-    Rule(("attn.k_conv",), _conv(*_attn("k_sconv"))),
-    Rule(("attn.v_conv",), _conv(*_attn("v_sconv"))),
-    Rule(("attn.rel_bias",), _attn("rel_logits_proj.proj", "rel_proj")),
-    # dense
-    Rule(_GATE_UP, ("mlp.w13_dn",), Join.INTERLEAVED),
-    Rule(("mlp.gate_proj",), ("mlp.gate_proj",)),
-    Rule(("mlp.up_proj",), ("mlp.up_proj",)),
-    Rule(("mlp.down_proj",), ("mlp.w2_md", "mlp.down_proj")),
-    # mlx-vlm calls the scale of the dense MLP and that of the router alike.
-    Rule(("mlp.global_scale", "mlp.router_scale"), ("mlp.global_scale",), either=True),
-    # sparse
-    Rule(("mlp.router",), ("mlp.gate", "mlp.gate_weight")),
-    Rule(("mlp.router_bias",), ("mlp.gate.bias", "mlp.gate.e_score_correction_bias", "mlp.e_score_correction_bias")),
-    Rule(("mlp.router_scale",), ("mlp.gate.global_scale",)),
-    Rule(_EXPERT_GATE_UP, ("mlp.experts.w13_weight",), Join.INTERLEAVED),
-    Rule(_EXPERT_GATE_UP, ("mlp.experts.gate_up_proj",), Join.STACKED),
-    Rule(("mlp.experts.gate_proj",), ("mlp.experts.gate_proj", "mlp.switch_mlp.gate_proj")),
-    Rule(("mlp.experts.up_proj",), ("mlp.experts.up_proj", "mlp.switch_mlp.up_proj")),
-    Rule(("mlp.experts.down_proj",), ("mlp.experts.w2_weight", "mlp.experts.down_proj", "mlp.switch_mlp.down_proj")),
-    Rule(("mlp.experts.gate_scale",), ("mlp.experts.gate_scale", "mlp.switch_mlp.gate_scale")),
-    Rule(("mlp.experts.out_scale",), ("mlp.experts.out_scale", "mlp.switch_mlp.out_scale")),
-    Rule(_SHARED_GATE_UP, ("mlp.shared_experts.shared_w13_weight", "mlp.shared_experts.w13_weight"), Join.INTERLEAVED),
-    Rule(("mlp.shared.gate_proj",), ("mlp.shared_experts.gate_proj",)),
-    Rule(("mlp.shared.up_proj",), ("mlp.shared_experts.up_proj",)),
+    Rule(("attn_norm",), "attn_norm.weight", "input_layernorm.weight"),
+    Rule(("mlp_norm",), "mlp_norm.weight", "post_attention_layernorm.weight"),
+    Rule(("attn_conv",), "attn_sconv.weight", "attn_sconv.conv.weight", ("attn_sconv.conv1d.weight",)),
+    Rule(("mlp_conv",), "mlp_sconv.weight", "mlp_sconv.conv.weight", ("mlp_sconv.conv1d.weight",)),
+    Rule(("attn.q_proj",), "attn.wq_du.weight", "self_attn.q_proj.weight"),
+    Rule(("attn.k_proj",), "attn.wk_dv.weight", "self_attn.k_proj.weight"),
+    Rule(("attn.v_proj",), "attn.wv_dv.weight", "self_attn.v_proj.weight"),
+    Rule(("attn.r_proj",), "attn.wr_du.weight", "self_attn.r_proj.weight"),
+    Rule(("attn.o_proj",), "attn.wo_ud.weight", "self_attn.o_proj.weight"),
     Rule(
-        ("mlp.shared.down_proj",),
-        ("mlp.shared_experts.shared_w2_weight", "mlp.shared_experts.w2_weight", "mlp.shared_experts.down_proj"),
+        ("attn.q_proj", "attn.k_proj", "attn.v_proj", "attn.r_proj"),
+        also=("self_attn.qkvr_proj.weight",),
+        join=Join.STACKED,
     ),
+    Rule(("attn.q_norm",), "attn.q_norm.weight", "self_attn.q_norm.weight"),
+    Rule(("attn.k_norm",), "attn.k_norm.weight", "self_attn.k_norm.weight"),
+    Rule(
+        ("attn.k_conv",), "attn.k_sconv.weight", "self_attn.k_sconv.conv.weight", ("self_attn.k_sconv.conv1d.weight",)
+    ),
+    Rule(
+        ("attn.v_conv",), "attn.v_sconv.weight", "self_attn.v_sconv.conv.weight", ("self_attn.v_sconv.conv1d.weight",)
+    ),
+    Rule(("attn.rel_bias",), "attn.rel_logits_proj.proj", "self_attn.rel_proj", ("self_attn.rel_logits_proj.proj",)),
+    # Dense MLP.
+    Rule(_GATE_UP, "mlp.w13_dn.weight", join=Join.INTERLEAVED),
+    Rule(("mlp.gate_proj",), mlx="mlp.gate_proj.weight"),
+    Rule(("mlp.up_proj",), mlx="mlp.up_proj.weight"),
+    Rule(("mlp.down_proj",), "mlp.w2_md.weight", "mlp.down_proj.weight"),
+    # Mixture of experts.
+    Rule(("mlp.router",), "mlp.gate.weight", "mlp.gate_weight"),
+    Rule(("mlp.router_bias",), "mlp.gate.bias", "mlp.e_score_correction_bias", ("mlp.gate.e_score_correction_bias",)),
+    Rule(("mlp.router_scale",), "mlp.gate.global_scale"),
+    Rule(_EXPERT_GATE_UP, "mlp.experts.w13_weight", join=Join.INTERLEAVED),
+    Rule(_EXPERT_GATE_UP, also=("mlp.experts.gate_up_proj",), join=Join.STACKED),
+    Rule(("mlp.experts.gate_proj",), mlx="mlp.switch_mlp.gate_proj.weight", also=("mlp.experts.gate_proj.weight",)),
+    Rule(("mlp.experts.up_proj",), mlx="mlp.switch_mlp.up_proj.weight", also=("mlp.experts.up_proj.weight",)),
+    Rule(
+        ("mlp.experts.down_proj",),
+        "mlp.experts.w2_weight",
+        "mlp.switch_mlp.down_proj.weight",
+        ("mlp.experts.down_proj.weight",),
+    ),
+    Rule(("mlp.experts.gate_scale",), mlx="mlp.switch_mlp.gate_scale", also=("mlp.experts.gate_scale",)),
+    Rule(("mlp.experts.out_scale",), mlx="mlp.switch_mlp.out_scale", also=("mlp.experts.out_scale",)),
+    Rule(_SHARED_GATE_UP, "mlp.shared_experts.shared_w13_weight", join=Join.INTERLEAVED),
+    Rule(("mlp.shared.gate_proj",), mlx="mlp.shared_experts.gate_proj.weight"),
+    Rule(("mlp.shared.up_proj",), mlx="mlp.shared_experts.up_proj.weight"),
+    Rule(("mlp.shared.down_proj",), "mlp.shared_experts.shared_w2_weight", "mlp.shared_experts.down_proj.weight"),
+    # mlx-vlm calls the scale of the dense MLP and that of the router alike.
+    Rule(("mlp.global_scale", "mlp.router_scale"), "mlp.global_scale", "mlp.global_scale", either=True),
 )
 STEM_RULES = (
-    Rule(("embed",), ("embed", "embed_tokens")),
-    Rule(("embed_norm",), ("embed_norm", "embed_tokens.embed_norm")),
-    Rule(("norm",), ("norm",)),
-    Rule(("lm_head",), ("unembed", "lm_head")),
+    Rule(("embed",), "embed.weight", "embed_tokens.weight"),
+    Rule(("embed_norm",), "embed_norm.weight", "embed_norm.weight", ("embed_tokens.embed_norm.weight",)),
+    Rule(("norm",), "norm.weight", "norm.weight"),
+    Rule(("lm_head",), "unembed.weight", "lm_head.weight"),
 )
-MTP_STEM_RULES = (Rule(("chain_norm",), ("chain_norm",)),)
+MTP_STEM_RULES = (Rule(("chain_norm",), "chain_norm.weight", "chain_norm.weight"),)
 MTP_LAYER_RULES = (
-    Rule(("embed_norm",), ("embed_norm",)),
-    Rule(("hidden_norm",), ("hidden_norm",)),
-    Rule(("input_proj",), ("input_proj",)),
+    Rule(("embed_norm",), "embed_norm.weight", "embed_norm.weight"),
+    Rule(("hidden_norm",), "hidden_norm.weight", "hidden_norm.weight"),
+    Rule(("input_proj",), "input_proj.weight", "input_proj.weight"),
 )
 _MTP_BLOCK = "transformer_block."
 
@@ -166,14 +159,15 @@ _ROOTS = (
 )
 """Prefixes, tried in this order. The bare ones serve `lm_head` and the text-only spelling."""
 _LAYER = re.compile(r"layers\.(0|[1-9]\d{0,5})\.(.+)")
+_MTP_PARAMETER = re.compile(r"mtp\.(?:(\d+)\.(block\.)?)?(.+)")
 
 
-def _by_source(rules: tuple[Rule, ...]) -> dict[str, Rule]:
-    return {source: rule for rule in rules for source in rule.sources}
+def _by_module(rules: tuple[Rule, ...]) -> dict[str, Rule]:
+    return {name.removesuffix(".weight"): rule for rule in rules for name in rule.names}
 
 
-_BLOCK, _STEM = _by_source(BLOCK_RULES), _by_source(STEM_RULES)
-_MTP_LAYER, _MTP_STEM = _by_source(MTP_LAYER_RULES), _by_source(MTP_STEM_RULES)
+_BLOCK, _STEM = _by_module(BLOCK_RULES), _by_module(STEM_RULES)
+_MTP_LAYER, _MTP_STEM = _by_module(MTP_LAYER_RULES), _by_module(MTP_STEM_RULES)
 
 
 def identify(name: str) -> Source | None:
@@ -197,31 +191,43 @@ def targets_of_module(path: str) -> tuple[str, ...]:
     return tuple(found[0] + target for target in found[1].targets) if found else ()
 
 
-def published_name(target: str) -> str:
-    """The tensor that holds a parameter in the published spelling, for messages."""
-    scope, _, rest = target.partition("mtp.")
-    if not scope and rest:
-        layer = re.fullmatch(r"(\d+)\.(block\.)?(.+)", rest)
-        if layer is None:
-            return f"model.mtp.{_spell(rest, MTP_STEM_RULES)}"
-        inner = f"{_MTP_BLOCK}{_spell(layer[3], BLOCK_RULES)}" if layer[2] else _spell(layer[3], MTP_LAYER_RULES)
-        return f"model.mtp.layers.{layer[1]}.{inner}"
-    layer = _LAYER.fullmatch(target)
-    if layer is None:
-        return f"model.llm.{_spell(target, STEM_RULES)}"
-    return f"model.llm.layers.{layer[1]}.{_spell(layer[2], BLOCK_RULES)}"
-
-
-def _spell(target: str, rules: tuple[Rule, ...]) -> str:
-    """The published spelling stands first among the sources; what has a parent and no leaf of its own is bare."""
-    rule = next(rule for rule in rules if target in rule.targets and rule.join is not Join.STACKED)
-    source = rule.sources[0]
-    return source if source in _BARE else f"{source}.weight"
-
-
 def scope_of(name: str) -> Scope:
     """The part of a checkpoint that a tensor's prefix puts it in (the backbone when no other part claims it)."""
     return _root(name)[0]
+
+
+def published_name(target: str) -> str:
+    """The tensor that holds a parameter in the published layout (mlx-vlm's name for what that has not)."""
+    prefix, rest, rules = _place(target)
+    root = "" if prefix.startswith("model.mtp.") else "model.llm."
+    return f"{root}{prefix}{_spell(rest, rules, published=True)}"
+
+
+def mlx_name(target: str) -> str:
+    """The tensor that holds a parameter in mlx-vlm's layout, with the MTP head under its published prefix."""
+    prefix, rest, rules = _place(target)
+    if target == "lm_head":
+        return "language_model.lm_head.weight"
+    root = "" if prefix.startswith("model.mtp.") else "language_model.model."
+    return f"{root}{prefix}{_spell(rest, rules, published=False)}"
+
+
+def _place(target: str) -> tuple[str, str, tuple[Rule, ...]]:
+    """A canonical name as the checkpoint's prefix, the name below it, and the rules that know it."""
+    head = _MTP_PARAMETER.fullmatch(target)
+    if head is not None:
+        if head[1] is None:
+            return "model.mtp.", head[3], MTP_STEM_RULES
+        prefix = f"model.mtp.layers.{head[1]}."
+        return (f"{prefix}{_MTP_BLOCK}", head[3], BLOCK_RULES) if head[2] else (prefix, head[3], MTP_LAYER_RULES)
+    layer = _LAYER.fullmatch(target)
+    return (f"layers.{layer[1]}.", layer[2], BLOCK_RULES) if layer else ("", target, STEM_RULES)
+
+
+def _spell(target: str, rules: tuple[Rule, ...], *, published: bool) -> str:
+    own = [rule for rule in rules if target in rule.targets]
+    names = [rule.published if published else rule.mlx for rule in own] + [rule.mlx for rule in own]
+    return next(name for name in names if name is not None)
 
 
 def _root(name: str) -> tuple[Scope, str, str]:
