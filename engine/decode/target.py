@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import mlx.core as mx
 
@@ -49,36 +49,21 @@ class Target:
             self.cache.trim(rows)
 
     def prefill(
-        self,
-        ids: Sequence[int],
-        chunk: int,
-        observe: Callable[[mx.array, Sequence[int]], None],
-        proceed: Callable[[int, int], bool],
-    ) -> mx.array | None:
-        """Process what the caches lack of `ids`, which begin with what they hold.
+        self, ids: Sequence[int], chunk: int, observe: Callable[[mx.array, Sequence[int]], None]
+    ) -> Iterator[mx.array]:
+        """Process what the caches lack of `ids`, which begin with what they hold, `chunk` rows per forward.
 
-        Args:
-            chunk: rows per forward.
-            observe: called with the hidden [1, L, H] of each chunk and all of `ids`.
-            proceed: called with (rows done, rows to do) after each chunk; False ends the prefill early.
-
-        Returns:
-            Logits [1, V] of the last row, or None when ended early; `self.ids` then are the rows processed.
+        After each chunk its hidden rows go to `observe` with all of `ids`, and the hidden [1, 1, H] of its last
+        row is yielded. Leaving the iteration early leaves a usable state: `self.ids` are the rows processed.
         """
-        start, total = self.position, len(ids) - self.position
-        hidden = None
-        for low in range(start, len(ids), chunk):
+        for low in range(self.position, len(ids), chunk):
             part = ids[low : low + chunk]
             hidden = self.forward(mx.array(part, mx.int32))
             mx.eval(hidden, self.cache.arrays)
             self.cache.compact()
             self.ids = list(ids[: low + len(part)])
             observe(hidden, ids)
-            if not proceed(self.position - start, total):
-                return None
-        if hidden is None:
-            raise ValueError("nothing to prefill: every id is cached")
-        return self.logits(hidden[:, -1:])
+            yield hidden[:, -1:]
 
     def reset(self) -> None:
         self.cache = self.backbone.make_cache()

@@ -1,0 +1,143 @@
+"""A checkpoint in memory: the model, its head if it has one, its tokenizer and its template."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+from engine.config import ModelConfig
+from engine.errors import HeadError
+from engine.model.backbone import Backbone
+from engine.model.mtp import MTPHead, Wiring
+from engine.text.template import ChatTemplate
+from engine.text.tokenizer import Tokenizer
+from engine.weights.head import HeadMissing, find_head
+from engine.weights.load import LoadProgress, LoadReport, activation_dtype, load_head, load_model
+
+DraftKind = Literal["auto", "mtp", "none"]
+Progress = Callable[[float, str], None]
+"""Called with the share done, 0 to 1, and what is being read."""
+
+
+class Engine:
+    """What a session needs of a checkpoint. Made and used in one thread, which owns MLX."""
+
+    def __init__(
+        self,
+        *,
+        directory: Path,
+        config: ModelConfig,
+        backbone: Backbone,
+        head: MTPHead | None,
+        head_reason: str | None,
+        tokenizer: Tokenizer,
+        template: ChatTemplate | None,
+        draft_kind: DraftKind = "auto",
+        reports: tuple[LoadReport, ...] = (),
+    ) -> None:
+        self.directory, self.config, self.backbone, self.draft_kind = directory, config, backbone, draft_kind
+        self.head, self.head_reason = head, head_reason
+        """The MTP head, or None and why there is none."""
+        self.tokenizer, self.template, self.reports = tokenizer, template, reports
+
+    @property
+    def head_depths(self) -> int:
+        """Blocks of the MTP head, 0 without one."""
+        return 0 if self.head is None else self.head.depths
+
+    @property
+    def context(self) -> int:
+        """Tokens the model was made for."""
+        return self.config.text.max_positions
+
+    def rewired(self, wiring: Wiring) -> Engine:
+        """The same checkpoint with its head attached in another way."""
+        if self.head is None:
+            return self
+        return Engine(
+            directory=self.directory,
+            config=self.config,
+            backbone=self.backbone,
+            head=self.head.rewired(wiring),
+            head_reason=None,
+            tokenizer=self.tokenizer,
+            template=self.template,
+            draft_kind=self.draft_kind,
+            reports=self.reports,
+        )
+
+    @classmethod
+    def load(
+        cls,
+        directory: Path,
+        *,
+        draft_directory: Path | None = None,
+        draft_kind: DraftKind = "auto",
+        dtype: str = "auto",
+        keep_quantized: bool | None = None,
+        progress: Progress | None = None,
+    ) -> Engine:
+        """Load a checkpoint directory.
+
+        Args:
+            draft_directory: where the MTP head lies, if not in `directory`.
+            draft_kind: "none" leaves the head out, "auto" goes on without one that is missing, "mtp" insists.
+            dtype, keep_quantized: see `engine.weights.load.load_model`.
+
+        Raises:
+            UserError: anything that is wrong with the files; for `draft_kind` "mtp" also a missing head, and for
+                any kind but "none" a head in a named `draft_directory` that is not there or does not fit.
+        """
+
+        def report(share: float, span: float) -> Callable[[LoadProgress], None]:
+            def inner(step: LoadProgress) -> None:
+                if progress is not None:
+                    progress(share + span * step.done / max(1, step.total), step.file)
+
+            return inner
+
+        source = draft_directory or directory
+        found = None if draft_kind == "none" else find_head(source)
+        if isinstance(found, HeadMissing) and (draft_kind == "mtp" or draft_directory is not None):
+            raise HeadError(found.reason, "Name a directory that holds model.mtp tensors, or leave the drafter out.")
+        with_head = found is not None and not isinstance(found, HeadMissing)
+
+        # Text first: it is read in no time, and what is wrong with it should not cost a long load.
+        config = ModelConfig.from_directory(directory)
+        tokenizer = Tokenizer.from_directory(directory, config.eos_token_ids)
+        template = ChatTemplate.from_directory(directory)
+
+        share = 0.9 if with_head else 1.0
+        weights = load_model(directory, dtype=dtype, keep_quantized=keep_quantized, progress=report(0.0, share))
+        backbone = Backbone(weights.config, weights.params, activation_dtype(dtype))
+        head, reason, reports = None, None, [weights.report]
+        if with_head:
+            try:
+                loaded = load_head(
+                    source,
+                    target=weights.config,
+                    dtype=dtype,
+                    keep_quantized=keep_quantized,
+                    progress=report(share, 1.0 - share),
+                )
+            except HeadError as error:
+                if draft_kind == "mtp" or draft_directory is not None:
+                    raise
+                reason = error.title
+            else:
+                head = MTPHead(backbone, loaded.config, loaded.params)
+                reports.append(loaded.report)
+        else:
+            reason = found.reason if isinstance(found, HeadMissing) else "The drafter was left out when loading."
+        return cls(
+            directory=directory,
+            config=weights.config,
+            backbone=backbone,
+            head=head,
+            head_reason=reason,
+            tokenizer=tokenizer,
+            template=template,
+            draft_kind=draft_kind,
+            reports=tuple(reports),
+        )
