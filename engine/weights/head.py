@@ -116,7 +116,7 @@ def _why_missing(directory: Path) -> str:
         return plain
     return (
         f"config.json of {directory.name} announces {promised.depths} MTP depths, but no safetensors file holds their "
-        "tensors. Add the original checkpoint's mtp.safetensors, or point --draft-model at a directory that has it."
+        "tensors (the original checkpoint keeps them in mtp.safetensors)."
     )
 
 

@@ -17,9 +17,21 @@ from engine.weights.files import list_files, read_headers
 from engine.weights.head import HeadMissing, check_head_matches, find_head, head_config
 from engine.weights.packing import describe, read_declared
 from engine.weights.plan import Plan, make_plan
-from engine.weights.read import Progress, read_modules
+from engine.weights.read import LoadProgress, Progress, read_modules
 from engine.weights.rename import Scope, scope_of
 from engine.weights.targets import backbone_targets, head_targets
+
+__all__ = [
+    "DTYPES",
+    "HeadWeights",
+    "LoadProgress",
+    "LoadReport",
+    "LoadedWeights",
+    "activation_dtype",
+    "load_head",
+    "load_model",
+    "plan_backbone",
+]
 
 DTYPES = ("auto", "f32", "bf16")
 
@@ -133,7 +145,7 @@ def load_head(
     activation = activation_dtype(dtype)
     found = find_head(directory)
     if isinstance(found, HeadMissing):
-        raise HeadError(found.reason, "Choose a checkpoint with model.mtp tensors, or add its mtp.safetensors.")
+        raise HeadError(found.reason, "Add the original checkpoint's mtp.safetensors, or name a directory that has it.")
     own = ModelConfig.from_directory(directory)
     check_head_matches(target, own, found, str(directory))
     mtp = head_config(own, found)
