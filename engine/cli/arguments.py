@@ -1,0 +1,178 @@
+"""Options that several commands share, with their accepted ranges."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from engine.errors import UserError
+
+if TYPE_CHECKING:
+    from engine.decode.options import GenerationOptions
+
+Subparsers = Any
+"""What `ArgumentParser.add_subparsers` returns; argparse keeps the type private."""
+
+
+class UsageError(UserError):
+    """The command line cannot be understood."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Reports a wrong command line like every other mistake instead of exiting by itself."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message[:1].upper()}{message[1:]}.", f"See: {self.prog} --help")
+
+
+def real(accepted: str, ok: Callable[[float], bool]) -> Callable[[str], float]:
+    """An argparse type for finite numbers within a range; `accepted` completes "must be ..."."""
+
+    def parse(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not (math.isfinite(value) and ok(value)):
+            raise argparse.ArgumentTypeError(f"must be {accepted}, not {text!r}")
+        return value
+
+    return parse
+
+
+def integer(accepted: str, ok: Callable[[int], bool]) -> Callable[[str], int]:
+    """An argparse type for whole numbers within a range; `accepted` completes "must be ..."."""
+
+    def parse(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            value = None
+        if value is None or not ok(value):
+            raise argparse.ArgumentTypeError(f"must be {accepted}, not {text!r}")
+        return value
+
+    return parse
+
+
+def non_empty(text: str) -> str:
+    """An argparse type for strings that may not be empty."""
+    if not text:
+        raise argparse.ArgumentTypeError("must not be empty")
+    return text
+
+
+def positive(text: str) -> int:
+    """An argparse type for counts."""
+    return integer("a whole number of at least 1", lambda value: value >= 1)(text)
+
+
+def add_checkpoint_options(parser: argparse.ArgumentParser) -> None:
+    """Which checkpoint, which head, in which precision."""
+    group = parser.add_argument_group("model")
+    group.add_argument(
+        "-m", "--model", type=Path, metavar="DIR", help="checkpoint directory (default: the bundled demo)"
+    )
+    group.add_argument(
+        "--draft-model", type=Path, metavar="DIR", help="directory with the MTP head, if not the model's"
+    )
+    group.add_argument("--dtype", choices=["auto", "f32", "bf16"], default="auto", help="precision of the activations")
+    group.add_argument("--keep-quantized", action="store_true", help="do not expand quantized weights on the CPU")
+
+
+def add_decoding_options(parser: argparse.ArgumentParser) -> None:
+    """How the drafter is used."""
+    group = parser.add_argument_group("speculative decoding")
+    group.add_argument(
+        "--draft-kind",
+        choices=["auto", "mtp", "none"],
+        default="auto",
+        help="auto: the MTP head where there is one; mtp: it must be there; none: plain decoding",
+    )
+    group.add_argument(
+        "--draft-block-size",
+        type=integer("a whole number of at least 2", lambda value: value >= 2),
+        metavar="K",
+        help="tokens verified per round, so K - 1 drafts (default: all depths of the head, and one)",
+    )
+    group.add_argument(
+        "--draft-schedule", choices=["stateful", "chained"], default="stateful", help="how drafts are made"
+    )
+    group.add_argument(
+        "--rollback", choices=["trim", "replay"], default="trim", help="how rejected tokens leave the target's caches"
+    )
+    group.add_argument("--context", type=positive, metavar="N", help="context length (default: the model's)")
+
+
+def add_sampling_options(parser: argparse.ArgumentParser, *, max_tokens: int | None) -> None:
+    """Length and sampling of an answer."""
+    group = parser.add_argument_group("answer")
+    limit = "the context's end" if max_tokens is None else str(max_tokens)
+    group.add_argument(
+        "-n", "--max-tokens", type=positive, default=max_tokens, metavar="N", help=f"tokens at most (default: {limit})"
+    )
+    group.add_argument("--system", metavar="TEXT", help="system message")
+    group.add_argument(
+        "--effort",
+        default="high",
+        metavar="LEVEL",
+        help="thinking effort: none, minimal, low, medium, high (default), xhigh, max, or a number from 0 to 0.99",
+    )
+    unit = real("from 0 to 1", lambda value: 0 <= value <= 1)
+    penalty = real("a number from -100 to 100", lambda value: -100 <= value <= 100)
+    group.add_argument(
+        "--temperature",
+        type=real("a number from 0 to 100", lambda value: 0 <= value <= 100),
+        default=0.0,
+        metavar="T",
+        help="0 is greedy (default)",
+    )
+    group.add_argument(
+        "--top-p", type=real("above 0 and at most 1", lambda value: 0 < value <= 1), default=1.0, metavar="P"
+    )
+    group.add_argument(
+        "--top-k",
+        type=integer("a whole number of at least 0 (0 keeps all)", lambda value: value >= 0),
+        default=0,
+        metavar="K",
+    )
+    group.add_argument("--min-p", type=unit, default=0.0, metavar="P")
+    group.add_argument(
+        "--repetition-penalty",
+        type=real("above 0 and at most 100", lambda value: 0 < value <= 100),
+        default=1.0,
+        metavar="X",
+        help="divides the logits of tokens in the prompt or the answer (default: 1)",
+    )
+    group.add_argument("--presence-penalty", type=penalty, default=0.0, metavar="X")
+    group.add_argument("--frequency-penalty", type=penalty, default=0.0, metavar="X")
+    group.add_argument(
+        "--stop", type=non_empty, action="append", default=[], metavar="S", help="end before this text; may be repeated"
+    )
+    group.add_argument(
+        "--seed",
+        type=integer("a whole number from 0 to 2**63 - 1", lambda value: 0 <= value < 2**63),
+        metavar="N",
+        help="repeats a sampled answer",
+    )
+
+
+def generation_options(args: argparse.Namespace) -> GenerationOptions:
+    """What `add_sampling_options` collected."""
+    from engine.decode.options import GenerationOptions
+
+    return GenerationOptions(
+        max_tokens=args.max_tokens,
+        temperature=args.temperature,
+        top_p=args.top_p,
+        top_k=args.top_k,
+        min_p=args.min_p,
+        repetition_penalty=args.repetition_penalty,
+        presence_penalty=args.presence_penalty,
+        frequency_penalty=args.frequency_penalty,
+        stop=tuple(args.stop),
+        seed=args.seed,
+    )

@@ -1,0 +1,58 @@
+"""`inkstand chat`: a conversation in the terminal."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from engine.cli.arguments import (
+    Subparsers,
+    add_checkpoint_options,
+    add_decoding_options,
+    add_sampling_options,
+    generation_options,
+)
+from engine.cli.line_reader import LineReader
+from engine.cli.loading import load_engine, open_session
+from engine.cli.terminal import Terminal
+from engine.errors import PromptError
+
+if TYPE_CHECKING:
+    from engine.session import Engine
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Adds the command's options."""
+    parser = subparsers.add_parser("chat", help="chat in the terminal")
+    parser.set_defaults(run=run)
+    add_sampling_options(parser, max_tokens=None)
+    add_checkpoint_options(parser)
+    add_decoding_options(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Chats until the user leaves."""
+    from engine.cli.conversation import Conversation
+    from engine.text.effort import parse_effort
+
+    terminal = Terminal()
+    options = generation_options(args)
+    effort = parse_effort(args.effort)
+    engine = load_engine(args, terminal)
+    if engine.template is None:
+        raise PromptError(
+            "The checkpoint has no chat template, so it cannot hold a conversation.",
+            "Complete raw text with inkstand generate -p, or add a chat_template.jinja to the checkpoint.",
+        )
+    session = open_session(engine, args)
+    terminal.note(_greeting(engine, drafting=session.drafting))
+    Conversation(session, options, terminal, effort=effort, system=args.system).run(LineReader(terminal))
+    return 0
+
+
+def _greeting(engine: Engine, *, drafting: bool) -> str:
+    if not engine.head_depths:
+        drafter = f"no MTP head: {engine.head_reason}"
+    else:
+        drafter = f"MTP head with {engine.head_depths} depths, {'on' if drafting else 'off'}"
+    return f"{drafter}. /help lists the commands, Ctrl-C stops an answer, Ctrl-D leaves."

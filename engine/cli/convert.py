@@ -1,0 +1,102 @@
+"""`inkstand convert`: a quantized copy of a checkpoint."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from engine.cli.arguments import Subparsers, UsageError
+from engine.cli.terminal import Terminal
+
+if TYPE_CHECKING:
+    from engine.model.linear import Quantization
+    from engine.weights.read import LoadProgress
+    from engine.weights.recipe import Recipe
+
+_SPEC = "bits (2, 3, 4, 5, 6, 8), bits:group size, mxfp4, nvfp4, or none"
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Adds the command's options."""
+    parser = subparsers.add_parser(
+        "convert",
+        help="write a quantized copy of a checkpoint, MTP head included",
+        epilog="Example: inkstand convert Inkling Inkling-6bit --quantize 6 --set experts=5",
+    )
+    parser.set_defaults(run=run)
+    parser.add_argument("source", type=Path, metavar="SRC", help="checkpoint directory")
+    parser.add_argument("destination", type=Path, metavar="DST", help="new directory")
+    parser.add_argument("-q", "--quantize", default="4", metavar="HOW", help=f"all matrices: {_SPEC} (default: 4)")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="CLASS=HOW",
+        help="one class of matrices: embed, lm_head, attention, dense, experts, shared or mtp; may be repeated",
+    )
+    parser.add_argument("--json", action="store_true", help="print one line of JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Converts and prints what was written."""
+    from engine.weights.convert import convert
+
+    terminal = Terminal()
+
+    def progress(step: LoadProgress) -> None:
+        terminal.progress(step.done / max(1, step.total), f"Converting {step.file}")
+
+    recipe = parse_recipe(args.quantize, args.set)
+    try:
+        report = convert(args.source, args.destination, recipe, progress=progress)
+    finally:
+        terminal.clear_progress()
+    if args.json:
+        line = {
+            "directory": str(report.directory),
+            "bytes": report.nbytes,
+            "packing": dict(report.packing),
+            "head": report.head is None,
+            "head_reason": report.head,
+            "copied": list(report.copied),
+        }
+        terminal.write(json.dumps(line, ensure_ascii=False) + "\n")
+    else:
+        terminal.write(f"{report.directory}: {report.nbytes / 1e6:.1f} MB\n")
+        for how, count in report.packing.items():
+            terminal.write(f"  {count} matrices: {how}\n")
+        terminal.write(f"  MTP head: {'included' if report.head is None else f'none ({report.head})'}\n")
+    return 0
+
+
+def parse_recipe(default: str, assignments: list[str]) -> Recipe:
+    """The recipe that `--quantize` and the `--set` options describe. Raises `UserError`."""
+    from engine.weights.recipe import QUANTIZED_CLASSES, ModuleClass, Recipe
+
+    classes: dict[ModuleClass, Quantization | None] = {}
+    for assignment in assignments:
+        name, equals, how = assignment.partition("=")
+        kind = next((kind for kind in QUANTIZED_CLASSES if kind == name), None)
+        if kind is None or not equals:
+            raise UsageError(
+                f"--set {assignment} names no class of matrices.",
+                f"Write CLASS=HOW, with one of {', '.join(QUANTIZED_CLASSES)}.",
+            )
+        classes[kind] = _quantization(how)
+    return Recipe(_quantization(default), classes)
+
+
+def _quantization(how: str) -> Quantization | None:
+    """Parses one of `_SPEC`."""
+    from engine.weights.recipe import setting
+
+    if how == "none":
+        return None
+    bits, colon, group = how.partition(":")
+    if bits.isdecimal() and (group.isdecimal() or not colon):
+        return setting(int(bits), int(group)) if colon else setting(int(bits))
+    if colon or not how.isalnum():
+        raise UsageError(f"{how!r} is no quantization.", f"Use {_SPEC}.")
+    return setting(0, mode=how)

@@ -1,0 +1,53 @@
+"""Reads what a person types, one message at a time."""
+
+from __future__ import annotations
+
+import sys
+
+from engine.cli.terminal import Terminal
+
+PROMPT = "› "
+
+
+class LineReader:
+    """Messages from standard input.
+
+    On a terminal with line editing; text pasted with line breaks stays one message, and a line that ends with a
+    backslash continues on the next. From a pipe, every line is a message and no prompt is shown.
+    """
+
+    def __init__(self, terminal: Terminal) -> None:
+        self._terminal = terminal
+        self._interactive = sys.stdin.isatty() and terminal.out.isatty()
+        self._prompt = PROMPT
+        if not self._interactive:
+            return
+        try:
+            import readline
+        except ImportError:  # a Python built without it still reads lines
+            return
+        # Python switches bracketed paste off by default; libedit ignores the setting.
+        readline.parse_and_bind("set enable-bracketed-paste on")
+        if terminal.styled(terminal.out):
+            # \x01 and \x02 tell readline which characters take no room on the line.
+            self._prompt = f"\x01\x1b[1m\x02{PROMPT}\x01\x1b[22m\x02"
+
+    def read(self) -> str | None:
+        """The next message; None at the end of input (Ctrl-D)."""
+        if not self._interactive:
+            line = sys.stdin.readline()
+            return line.removesuffix("\n") if line else None
+        while True:
+            try:
+                return self._read_message()
+            except KeyboardInterrupt:
+                self._terminal.note("\nCtrl-D or /quit leaves.")
+            except EOFError:
+                self._terminal.write("\n")
+                return None
+
+    def _read_message(self) -> str:
+        line = input(self._prompt)
+        while line.endswith("\\"):
+            line = line[:-1] + "\n" + input("  ")
+        return line

@@ -1,0 +1,53 @@
+"""Opens the checkpoint that a command line names."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from engine.cli.terminal import Terminal
+from engine.paths import demo_checkpoint
+
+if TYPE_CHECKING:
+    from engine.session import Engine, Session
+
+
+def load_engine(args: argparse.Namespace, terminal: Terminal) -> Engine:
+    """Loads what `arguments.add_checkpoint_options` collected, with progress on the terminal.
+
+    Raises:
+        UserError: the checkpoint cannot be used, or its head cannot where `--draft-kind mtp` insists on one.
+    """
+    from engine.session import Engine
+
+    try:
+        engine = Engine.load(
+            args.model or demo_checkpoint(),
+            draft_directory=args.draft_model,
+            draft_kind=args.draft_kind,
+            dtype=args.dtype,
+            keep_quantized=args.keep_quantized or None,
+            progress=terminal.progress,
+        )
+    finally:
+        terminal.clear_progress()
+    for report in engine.reports:
+        for kind, names in report.skipped.items():
+            terminal.note(f"Skipped {len(names)} {kind} tensors, which a text model has no use for.")
+        for note in report.notes:
+            terminal.note(note)
+    return engine
+
+
+def open_session(engine: Engine, args: argparse.Namespace) -> Session:
+    """A session as `arguments.add_decoding_options` describes it."""
+    from engine.session import Session
+
+    return Session(
+        engine,
+        block_size=args.draft_block_size,
+        schedule=args.draft_schedule,
+        rollback=args.rollback,
+        drafting=args.draft_kind != "none",
+        context=args.context,
+    )

@@ -1,0 +1,117 @@
+"""What people see: dimmed text where the terminal can show it, progress, and the figures of an answer."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from engine.events import DraftStatus
+    from engine.stats import GenerationStats
+
+DASH = "–"
+"""Shown where nothing was measured."""
+
+
+class Terminal:
+    """Standard output and standard error, each with or without colour.
+
+    Args:
+        out: takes answers.
+        err: takes everything about them: progress, notices, statistics, errors.
+        environ: NO_COLOR (any value) and TERM=dumb switch escape sequences off.
+    """
+
+    def __init__(
+        self, out: TextIO | None = None, err: TextIO | None = None, environ: Mapping[str, str] = os.environ
+    ) -> None:
+        self.out = sys.stdout if out is None else out
+        self.err = sys.stderr if err is None else err
+        self._plain = bool(environ.get("NO_COLOR")) or environ.get("TERM") == "dumb"
+        self._progress_shown = False
+
+    def styled(self, stream: TextIO) -> bool:
+        """Whether `stream` is shown by something that understands escape sequences."""
+        return not self._plain and stream.isatty()
+
+    def dim(self, text: str, stream: TextIO) -> str:
+        """`text` in a fainter colour where `stream` can show it."""
+        return f"\x1b[2m{text}\x1b[22m" if text and self.styled(stream) else text
+
+    def write(self, text: str) -> None:
+        """Part of an answer, shown at once."""
+        self.clear_progress()
+        self.out.write(text)
+        self.out.flush()
+
+    def note(self, text: str) -> None:
+        """A dimmed line on standard error."""
+        self.clear_progress()
+        self.err.write(self.dim(text, self.err) + "\n")
+        self.err.flush()
+
+    def progress(self, fraction: float, message: str) -> None:
+        """Replaces the progress line; nothing where standard error is no terminal. `fraction` is in [0, 1]."""
+        if self.styled(self.err):
+            self.err.write(f"\r\x1b[K\x1b[2m{message} {fraction:.0%}\x1b[22m")
+            self.err.flush()
+            self._progress_shown = True
+
+    def clear_progress(self) -> None:
+        """Removes the progress line."""
+        if self._progress_shown:
+            self.err.write("\r\x1b[K")
+            self.err.flush()
+            self._progress_shown = False
+
+
+def stats_line(stats: GenerationStats) -> str:
+    """One line about an answer: tokens per round first, a dash where nothing was measured."""
+    parts = [
+        f"{_figure(stats.acceptance_length, '.2f')} tokens/round",
+        f"{_figure(stats.decode_tps, '.1f')} tok/s",
+        f"{_percent(stats.acceptance_rate)} accepted",
+        f"TTFT {_figure(stats.ttft_s, '.2f')} s",
+        f"{stats.rounds} rounds",
+    ]
+    if stats.plain_steps:
+        parts.append(f"{stats.plain_steps} plain steps")
+    return " · ".join(parts)
+
+
+def stats_table(stats: GenerationStats) -> str:
+    """Everything that was measured about an answer, a line each."""
+    positions = DASH if stats.per_position is None else ", ".join(f"{share:.0%}" for share in stats.per_position)
+    rows = [
+        ("tokens per round", f"{_figure(stats.acceptance_length, '.2f')} (bonus token included)"),
+        ("drafts accepted", f"{stats.accepted} of {stats.drafted} ({_percent(stats.acceptance_rate)})"),
+        ("by position", positions),
+        ("rounds", f"{stats.rounds}, {_figure(stats.ms_per_round, '.1f')} ms each"),
+        ("plain steps", f"{stats.plain_steps}, {_figure(stats.ms_per_plain_step, '.1f')} ms each"),
+        ("near-ties", str(stats.near_ties)),
+        ("tokens", f"{stats.prompt_tokens} in ({stats.cached_tokens} cached), {stats.completion_tokens} out"),
+        ("first token", f"{_figure(stats.ttft_s, '.3f')} s"),
+        ("prefill", f"{_figure(stats.prefill_tps, '.1f')} tok/s"),
+        ("decode", f"{_figure(stats.decode_tps, '.1f')} tok/s"),
+    ]
+    return "\n".join(f"{name:<18}{value}" for name, value in rows)
+
+
+def truth_line(draft: DraftStatus) -> str | None:
+    """What ran where it is not what was asked for; None where there is nothing to say."""
+    if draft.requested == draft.effective == "none":
+        return None
+    if draft.effective in {draft.requested, "mtp"} and draft.reason is None:
+        return None
+    because = f": {draft.reason}" if draft.reason else ""
+    return f"drafter: asked for {draft.requested}, ran {draft.effective}{because}"
+
+
+def _figure(value: float | None, form: str) -> str:
+    return DASH if value is None else format(value, form)
+
+
+def _percent(value: float | None) -> str:
+    return DASH if value is None else f"{100 * value:.0f} %"

@@ -1,0 +1,132 @@
+"""The OpenBLAS preload: its effect on a fresh process, and that nothing about it can fail."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.blas import SWITCH, preload_openblas, replace_soname
+
+ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="OpenBLAS is only preloaded on Linux")
+
+
+def run(arguments: list[str], **environ: str) -> str:
+    environment = {**os.environ, **environ}
+    done = subprocess.run(
+        [sys.executable, *arguments], env=environment, check=False, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def blas_of(**environ: str) -> dict[str, Any]:
+    return json.loads(run(["-m", "app", "info", "--json"], **environ))["blas"]
+
+
+@ON_LINUX
+def test_info_shows_what_the_variable_does() -> None:
+    on, off = blas_of(**{SWITCH: "1"}), blas_of(**{SWITCH: "0"})
+    assert on["state"] == "loaded"
+    assert Path(on["library"]).is_file()
+    assert on["detail"].startswith("OpenBLAS ")
+    assert off == {"state": "off", "detail": f"Switched off by {SWITCH}=0.", "library": None, "threads": None}
+
+
+@ON_LINUX
+def test_the_number_of_threads_follows_the_variable_of_openblas() -> None:
+    assert blas_of(**{SWITCH: "1", "OPENBLAS_NUM_THREADS": "1"})["threads"] == 1
+
+
+MATMUL = """
+import engine
+import mlx.core as mx
+mx.random.seed(3)
+x, w = mx.random.normal((5, 384)), mx.random.normal((512, 384)) / 20
+product = x @ w.T
+with open("/proc/self/maps") as maps:
+    mapped = sum("libopenblas" in line for line in maps) > 0
+print([mapped, product.tolist()])
+"""
+
+
+@ON_LINUX
+def test_products_agree_with_and_without_it() -> None:
+    (mapped, fast), (unmapped, slow) = (json.loads(run(["-c", MATMUL], **{SWITCH: on}).lower()) for on in ("1", "0"))
+    assert (mapped, unmapped) == (True, False)
+    differences = [abs(a - b) for row, other in zip(fast, slow, strict=True) for a, b in zip(row, other, strict=True)]
+    assert max(differences) < 1e-4
+
+
+RESOLVED = """
+import ctypes
+import engine
+first = ctypes.CDLL(None).cblas_sgemm
+own = ctypes.CDLL(engine.BLAS.library).cblas_sgemm
+address = lambda function: ctypes.cast(function, ctypes.c_void_p).value
+print(address(first) == address(own))
+"""
+
+
+@ON_LINUX
+def test_the_plain_blas_names_resolve_to_openblas() -> None:
+    assert run(["-c", RESOLVED], **{SWITCH: "1"}) == "True\n"
+
+
+@pytest.mark.parametrize("value", ["0", "off", "No", " false "])
+def test_the_switch_understands_the_usual_words(value: str) -> None:
+    assert preload_openblas(platform="linux", environ={SWITCH: value}, search=[]).state == "off"
+
+
+def test_elsewhere_nothing_is_needed() -> None:
+    assert preload_openblas(platform="darwin", environ={}, search=[]).state == "not needed"
+
+
+def test_after_mlx_it_is_too_late() -> None:
+    status = preload_openblas(platform="linux", environ={}, search=[], loaded_modules=["mlx.core"])
+    assert status.state == "too late"
+    assert "Import engine first" in status.detail
+
+
+def test_a_missing_package_is_named_with_its_cure(tmp_path: Path) -> None:
+    status = preload_openblas(platform="linux", environ={}, search=[tmp_path], loaded_modules=[])
+    assert status.state == "unavailable"
+    assert "pip install cmeel-openblas" in status.detail
+
+
+@ON_LINUX
+def test_a_damaged_library_is_named_and_not_fatal(tmp_path: Path) -> None:
+    library = tmp_path / "cmeel.prefix" / "lib" / "libopenblas.so"
+    library.parent.mkdir(parents=True)
+    library.write_text("not a library")
+    # A Fortran runtime without the expected name inside is not used either.
+    runtime = tmp_path / "mlx_cpu.libs" / "libgfortran-0badcafe.so.5.0.0"
+    runtime.parent.mkdir()
+    runtime.write_bytes(b"nothing to replace")
+    status = preload_openblas(platform="linux", environ={}, search=[tmp_path], loaded_modules=[])
+    assert status.state == "unavailable"
+    assert str(library) in status.detail
+
+
+def test_a_shared_librarys_name_is_replaced_in_place() -> None:
+    image = b"\x7fELF libgfortran-f7379c93.so.5.0.0\0 rest"
+    changed = replace_soname(image, b"libgfortran-f7379c93.so.5.0.0", b"libgfortran.so.5")
+    assert len(changed) == len(image)
+    assert changed.startswith(b"\x7fELF libgfortran.so.5\0")
+    assert changed.endswith(b"\0 rest")
+
+
+@pytest.mark.parametrize("image", [b"absent", b"name.so\0 name.so\0"])
+def test_a_name_that_is_not_there_once_is_left_alone(image: bytes) -> None:
+    with pytest.raises(ValueError, match="exactly once"):
+        replace_soname(image, b"name.so", b"n.so")
+
+
+def test_a_longer_name_does_not_fit() -> None:
+    with pytest.raises(ValueError, match="does not fit"):
+        replace_soname(b"n.so\0", b"n.so", b"name.so")
