@@ -191,7 +191,16 @@ class Messages:
         cursor = connection.execute(
             "INSERT INTO messages (chat_id, parent_id, active, role, state, content, created_at, model, options) "
             "VALUES (?, ?, 1, ?, ?, ?, ?, ?, ?)",
-            (chat_id, parent_id, role, state, storable(content), self._db.clock(), model, dump(options or {})),
+            (
+                chat_id,
+                parent_id,
+                role,
+                state,
+                storable(content),
+                self._db.clock(),
+                storable(model),
+                dump(options or {}),
+            ),
         )
         self._touch(connection, chat_id)
         assert cursor.lastrowid is not None
@@ -222,7 +231,7 @@ def _store_answer(
         "finish_reason = ?, reasoning_s = ?, reasoning_tokens = ? WHERE id = ?",
         (
             state,
-            error,
+            None if error is None else storable(error),
             storable(answer.content),
             storable(answer.reasoning),
             dump(dump_tool_calls(answer.tool_calls)),

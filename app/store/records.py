@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -142,6 +142,23 @@ class SearchHit:
     snippet: str = ""
     ranges: tuple[tuple[int, int], ...] = field(default=())
     """Matched parts of the snippet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A message of a conversation outside the history: `message.id` and `.parent_id` are numbers of its own."""
+
+    message: Message
+    active: bool
+    trace: Trace = Trace((), ())
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """A chat with all its messages, each after its parent; among siblings exactly one is active."""
+
+    chat: Chat
+    nodes: Sequence[Node]
 
 
 def storable(text: str) -> str:

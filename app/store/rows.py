@@ -15,6 +15,7 @@ from app.store.records import (
     Round,
     Trace,
     dump,
+    dump_tool_calls,
     load_object,
     load_tool_calls,
     pack_ids,
@@ -89,6 +90,39 @@ def read_message(row: tuple[Any, ...], siblings: tuple[int, ...]) -> Message:
     )
 
 
+def insert_message(connection: sqlite3.Connection, message: Message, *, active: bool) -> int:
+    """Stores everything but the id and the siblings, and returns the id that SQLite gave."""
+    values = (
+        message.chat_id,
+        message.parent_id,
+        active,
+        message.role,
+        message.state,
+        storable(message.content),
+        storable(message.reasoning),
+        _storable(message.name),
+        dump(dump_tool_calls(message.tool_calls)),
+        _storable(message.tool_call_id),
+        dump(message.stats),
+        dump(message.draft),
+        _storable(message.finish_reason),
+        _storable(message.error),
+        message.created_at,
+        storable(message.model),
+        dump(message.options),
+        message.reasoning_s,
+        message.reasoning_tokens,
+    )
+    cursor = connection.execute(
+        "INSERT INTO messages (chat_id, parent_id, active, role, state, content, reasoning, name, tool_calls, "
+        "tool_call_id, stats, draft, finish_reason, error, created_at, model, options, reasoning_s, reasoning_tokens) "
+        f"VALUES ({', '.join('?' * len(values))})",
+        values,
+    )
+    assert cursor.lastrowid is not None
+    return cursor.lastrowid
+
+
 def read_path(connection: sqlite3.Connection, chat_id: int) -> list[Message]:
     """The active path. Raises MissingError when the chat was purged."""
     if connection.execute("SELECT 1 FROM chats WHERE id = ?", (chat_id,)).fetchone() is None:
@@ -143,3 +177,7 @@ def fetch_message(connection: sqlite3.Connection, message_id: int) -> Message:
 
 def missing(what: Literal["chat", "message"]) -> MissingError:
     return MissingError(f"This {what} is no longer in the history.", "Its chat was deleted; start a new one.")
+
+
+def _storable(text: str | None) -> str | None:
+    return None if text is None else storable(text)
