@@ -16,9 +16,6 @@ from app.views.chat.look import CODE_HEAD, CODE_PAD
 if TYPE_CHECKING:
     from app.views.chat.text_body import Span
 
-_LABEL = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignBottom
-
-
 class Backdrop:
     """Paints within `clip`; everything outside is skipped without asking the layout about it."""
 
@@ -97,7 +94,8 @@ class Backdrop:
         if label:
             self._painter.setPen(self._theme.color("text_2"))
             self._painter.setFont(self._theme.font(1, tabular=True))
-            self._painter.drawText(QRectF(left - 80, baseline - 40, 80, 40), _LABEL, label)
+            width = self._painter.fontMetrics().horizontalAdvance(label)
+            self._painter.drawText(QPointF(left - width, baseline), label)
             return
         size = line.ascent() * 0.36
         self._painter.setPen(QPen(self._theme.color("text_2"), 1) if depth % 3 == 2 else Qt.PenStyle.NoPen)

@@ -14,6 +14,7 @@ from PySide6.QtGui import (
     QTextBlockFormat,
     QTextCharFormat,
     QTextCursor,
+    QTextDocument,
     QTextFrameFormat,
     QTextLength,
     QTextTableCellFormat,
@@ -39,6 +40,16 @@ def safe_link(target: str) -> bool:
         return urlsplit(target).scheme.lower() in SCHEMES
     except ValueError:
         return False
+
+
+def write_plain(document: QTextDocument, formats: Formats, text: str) -> None:
+    """Text without markup, one block per line, addresses made clickable."""
+    cursor = QTextCursor(document)
+    cursor.beginEditBlock()
+    writer = Writer(formats, Decorations(), cursor, (), fresh=True)
+    for line in text.replace("\r\n", "\n").split("\n"):
+        writer.plain(line)
+    cursor.endEditBlock()
 
 
 @dataclass(slots=True)
@@ -89,6 +100,11 @@ class Writer:
             else:
                 self._token(tokens[i])
             i += 1
+
+    def plain(self, line: str) -> None:
+        """A block of text as it is, close to the one before."""
+        self._next_block(self._formats.block(), self._formats.char(Inline()))
+        self._text(line, Inline())
 
     def _token(self, token: Token) -> None:
         match token.type:

@@ -12,7 +12,7 @@ from PySide6.QtGui import QTextBlockFormat, QTextCursor, QTextDocument
 
 from app.views.chat.formats import CodeBlock, Decorations, Formats
 from app.views.chat.look import Look
-from app.views.chat.markdown import Writer, parser
+from app.views.chat.markdown import Writer, parser, write_plain
 
 EXACT = 16_000
 """Code of up to this many characters is coloured again as a whole once its fence closes."""
@@ -60,6 +60,12 @@ class MarkdownDocument:
     def append(self, text: str) -> None:
         """More source; shown with the next flush."""
         self.source += text.replace("\r\n", "\n").replace("\r", "\n")
+
+    def set_plain(self, text: str) -> None:
+        """Show `text` as it is; the document is new."""
+        self.source = text
+        self._rendered = len(text)
+        write_plain(self.document, self._formats, text)
 
     @property
     def pending(self) -> bool:

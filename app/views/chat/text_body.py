@@ -113,6 +113,17 @@ class TextBody(QWidget):
         self._markdown.append(text)
         self.flush(final=final)
 
+    def set_plain(self, text: str) -> None:
+        """Show `text` as it is, without Markdown."""
+        width, old = self._markdown.document.textWidth(), self._markdown.document
+        self._markdown = self._new_document()
+        old.deleteLater()
+        self._markdown.document.setTextWidth(width)
+        self._anchor = self._position = 0
+        self._markdown.set_plain(text)
+        self.setAccessibleDescription(text)
+        self.update()
+
     def append(self, text: str) -> None:
         self._markdown.append(text)
 

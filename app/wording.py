@@ -1,0 +1,110 @@
+"""How figures are written and what their names mean; the same words in the panel, the footer and the tooltips."""
+
+from __future__ import annotations
+
+from engine.events import DraftStatus
+from engine.stats import GenerationStats
+
+DASH = "–"
+"""Shown where nothing was measured."""
+
+LETTERS = (
+    "R = verify rounds that carried a draft; A = accepted drafts (without the bonus token); D = drafts verified."
+)
+DEFINITIONS = {
+    "acceptance_length": f"Acceptance length = 1 + A/R: tokens per round, bonus included.\n{LETTERS}",
+    "acceptance_rate": f"Acceptance rate = A/D.\n{LETTERS}",
+    "per_position": f"Position i: share of rounds that accepted at least i drafts.\n{LETTERS}",
+    "plain_steps": "Steps without a draft are plain steps, never inside R.",
+    "decode_tps": (
+        "Decode tok/s = (N-1)/(t_last - t_first); prefill and time to first token are apart.\n"
+        "MTP emits in lumps: while an answer streams this is the last 2.5 s, at the end the whole turn."
+    ),
+    "ttft_s": "Time to first token: from the request to the first token, prefill included.",
+    "prefill_tps": "Prompt tokens that were not cached, per second until the first token.",
+    "ms_per_round": "Milliseconds per verify round: drafting, the check by the model, and rollback.",
+    "ms_per_plain_step": "Milliseconds per plain step: one token by the model alone, without a draft.",
+    "break_even": "Break-even = ms per round / ms per plain step: tokens per round above it make MTP faster.",
+    "memory": "Memory that the model, its caches and its buffers hold.",
+    "context": "Tokens of the prompt and the answer, of those that the context holds.",
+}
+
+
+def number(value: float | None, digits: int = 2) -> str:
+    return DASH if value is None else f"{value:.{digits}f}"
+
+
+def rate(value: float | None) -> str:
+    """Tokens per second with as many digits as mean something."""
+    if value is None:
+        return DASH
+    return f"{value:.1f}" if value < 100 else f"{value:,.0f}".replace(",", "\u2009")
+
+
+def percent(value: float | None) -> str:
+    return DASH if value is None else f"{100 * value:.0f} %"
+
+
+def milliseconds(value: float | None) -> str:
+    if value is None:
+        return DASH
+    return f"{value:.1f} ms" if value < 100 else f"{value:.0f} ms"
+
+
+def seconds(value: float | None) -> str:
+    if value is None:
+        return DASH
+    return f"{value:.2f} s" if value < 1 else f"{value:.1f} s" if value < 60 else f"{value / 60:.1f} min"
+
+
+def count(value: int) -> str:
+    return f"{value:,}".replace(",", "\u2009")
+
+
+def plural(value: int, noun: str) -> str:
+    return f"{count(value)} {noun}{'' if value == 1 else 's'}"
+
+
+def footer(stats: GenerationStats | None) -> str:
+    """One line of figures under an answer; what was not measured is left out."""
+    if stats is None:
+        return ""
+    parts: list[str] = []
+    if stats.decode_tps is not None:
+        parts.append(f"{rate(stats.decode_tps)} tok/s")
+    if stats.acceptance_length is not None:
+        parts.append(f"{number(stats.acceptance_length)} tok/round")
+    parts.append(plural(stats.completion_tokens, "token"))
+    if stats.ttft_s is not None:
+        parts.append(f"TTFT {seconds(stats.ttft_s)}")
+    return "  ·  ".join(parts)
+
+
+def truth(draft: DraftStatus | None, stats: GenerationStats | None = None) -> tuple[str, bool]:
+    """What was asked for, what ran and why not, and whether the two differ."""
+    if draft is None:
+        return "", False
+    if draft.requested == "none":
+        if stats is not None and stats.rounds and stats.plain_steps:
+            return "MTP switched midway: both ran, as asked", False
+        return "Plain decoding, as asked", False
+    if draft.effective == "none":
+        return f"MTP was asked, plain decoding ran: {draft.reason or 'no reason was given'}", True
+    ran = f"{plural((draft.block_size or 1) - 1, 'draft')} a round"
+    if draft.reason:
+        return f"MTP with {ran}: {draft.reason}", True
+    return f"MTP with {ran}, as asked", False
+
+
+def verdict(length: float | None, break_even: float | None) -> str:
+    """The sentence that says whether speculation pays here, or nothing while it cannot be said."""
+    if length is None or break_even is None or break_even <= 0:
+        return ""
+    gain = length / break_even
+    head = f"{length:.1f} tokens/round, break-even {break_even:.1f}: "
+    if gain >= 1.005:
+        return f"{head}MTP is {gain:.2f}x faster"
+    if gain > 0.995:
+        return f"{head}MTP makes no difference"
+    return f"{head}MTP is slower, {gain:.2f}x of plain"
+
