@@ -114,9 +114,11 @@ def _row_scales(scale2: mx.array, target: Target) -> mx.array:
     return mx.repeat(scale2, target.shape[-2] // scale2.size)[:, None]
 
 
-def drop_identity_scales(params: dict[str, Parameter]) -> None:
-    """Conversions from other formats carry expert scales that are all ones; without them a product is skipped."""
-    for name in [name for name in params if name.endswith((".experts.gate_scale", ".experts.out_scale"))]:
-        value = params[name]
-        if isinstance(value, mx.array) and mx.all(value == 1).item():
-            del params[name]
+def is_identity_scale(name: str, value: Parameter) -> bool:
+    """Whether a parameter is an expert scale of ones, which conversions from formats without it carry along.
+
+    Without the parameter the model leaves the product out.
+    """
+    if not name.endswith((".experts.gate_scale", ".experts.out_scale")) or not isinstance(value, mx.array):
+        return False
+    return bool(mx.all(value == 1).item())

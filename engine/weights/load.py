@@ -12,9 +12,9 @@ import mlx.core as mx
 from engine.config import ModelConfig, MTPConfig
 from engine.errors import CheckpointError, HeadError, UserError
 from engine.model.params import Parameter, Params, arrays_of
-from engine.weights.assemble import SecondScales, assemble, drop_identity_scales
+from engine.weights.assemble import SecondScales, assemble, is_identity_scale
 from engine.weights.files import list_files, read_headers
-from engine.weights.head import HeadMissing, check_head_matches, find_head, head_config
+from engine.weights.head import HeadFound, HeadMissing, check_head_matches, find_head, head_config
 from engine.weights.packing import describe, read_declared
 from engine.weights.plan import Plan, make_plan
 from engine.weights.read import LoadProgress, Progress, read_modules
@@ -31,6 +31,7 @@ __all__ = [
     "load_head",
     "load_model",
     "plan_backbone",
+    "plan_head",
 ]
 
 DTYPES = ("auto", "f32", "bf16")
@@ -148,13 +149,18 @@ def load_head(
         raise HeadError(found.reason, "Add the original checkpoint's mtp.safetensors, or name a directory that has it.")
     own = ModelConfig.from_directory(directory)
     check_head_matches(target, own, found, str(directory))
-    mtp = head_config(own, found)
-    plan = make_plan(head_targets(own.text, mtp), found.tensors, read_declared(own.quantization), Scope.MTP)
+    mtp, plan = plan_head(own, found)
     if plan.problems:
         error = plan.problems.error(directory)
         raise HeadError(error.title, error.hint)
     params, report = _materialise(plan, activation, keep_quantized, progress)
     return HeadWeights(mtp, params, report)
+
+
+def plan_head(own: ModelConfig, found: HeadFound) -> tuple[MTPConfig, Plan]:
+    """The geometry of a head with config `own`, and what `load_head` would read. Raises `HeadError`."""
+    mtp = head_config(own, found)
+    return mtp, make_plan(head_targets(own.text, mtp), found.tensors, read_declared(own.quantization), Scope.MTP)
 
 
 def _materialise(
@@ -169,7 +175,7 @@ def _materialise(
         mx.eval([part for value in made.values() for part in arrays_of(value)])
         params.update(made)
     params.update(second.parameters())
-    drop_identity_scales(params)
+    params = {name: value for name, value in params.items() if not is_identity_scale(name, value)}
     packing = Counter(
         describe(module.quantization) for module in plan.modules for target in module.targets if target.kind == "matrix"
     )

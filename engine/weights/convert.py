@@ -1,0 +1,191 @@
+"""Writing a quantized copy of a checkpoint.
+
+The copy has mlx-vlm's names for the backbone and the published prefix for the MTP head (in a file of its own), which
+this engine reads, and mlx-vlm too as far as it knows the packing. What is packed already stays as it is, so converting
+twice gives the same checkpoint as converting once.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import mlx.core as mx
+
+from engine.config import ModelConfig
+from engine.errors import UserError
+from engine.fields import read_object
+from engine.model.linear import Dense, Packed, Quantization
+from engine.model.params import Parameter
+from engine.weights.assemble import SecondScales, assemble, is_identity_scale
+from engine.weights.files import list_files, read_headers
+from engine.weights.head import HeadFound, find_head
+from engine.weights.load import plan_backbone, plan_head
+from engine.weights.packing import describe
+from engine.weights.plan import Module
+from engine.weights.read import LoadProgress, Progress, Shards, read_modules
+from engine.weights.recipe import Recipe, quantize
+from engine.weights.rename import Scope, scope_of
+from engine.weights.write import ShardWriter, quantization_block, stored_tensors
+
+HEAD_FILE = "mtp.safetensors"
+COPIED = (
+    "added_tokens.json",
+    "chat_template.jinja",
+    "chat_template.json",
+    "generation_config.json",
+    "merges.txt",
+    "preprocessor_config.json",
+    "processor_config.json",
+    "special_tokens_map.json",
+    "tokenizer.json",
+    "tokenizer.model",
+    "tokenizer_config.json",
+    "vocab.json",
+)
+"""Data files beside the weights that the copy takes over; nothing executable, and no weights in other formats."""
+_RESERVE_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class ConvertReport:
+    """What a conversion wrote."""
+
+    directory: Path
+    nbytes: int
+    """Of all files together."""
+    packing: Mapping[str, int]
+    """How the matrices are stored -> how many."""
+    missing_head: str | None
+    """Why the copy has no MTP head, or None if it has one."""
+
+
+def convert(
+    source: Path | str,
+    destination: Path | str,
+    recipe: Recipe,
+    *,
+    progress: Progress | None = None,
+    shard_bytes: int = 4 << 30,
+) -> ConvertReport:
+    """Write a copy of the checkpoint `source`, packed as `recipe` says, to the new directory `destination`.
+
+    The copy is put together beside the destination and renamed at the end; on failure nothing stays behind. Memory:
+    one shard of the copy, or the MTP head, and one module.
+
+    Args:
+        shard_bytes: size at which a file of the copy is closed.
+
+    Raises:
+        UserError: the destination exists and is not an empty directory, or its volume is too full.
+        ConfigError, CheckpointError, HeadError: the source cannot be used.
+    """
+    source, destination = Path(source), Path(destination)
+    config = ModelConfig.from_directory(source)
+    backbone = plan_backbone(source, config)
+    found = find_head(source)
+    head = plan_head(config, found)[1] if isinstance(found, HeadFound) else None
+    for plan in (backbone, head):
+        if plan is not None and plan.problems:
+            raise plan.problems.error(source)
+    modules = (backbone.modules, head.modules if head else ())
+    total = sum(module.nbytes for part in modules for module in part)
+    _check_destination(destination, total)
+
+    destination.parent.mkdir(parents=True, exist_ok=True)
+    work = Path(tempfile.mkdtemp(prefix=f".{destination.name}-", dir=destination.parent))
+    matrices: dict[str, Quantization | None] = {}
+    done = 0
+
+    def report(step: LoadProgress) -> None:
+        if progress is not None:
+            progress(LoadProgress(done + step.done, total, step.file))
+
+    try:
+        writer = ShardWriter(work, shard_bytes)
+        for tensors in _tower_tensors(source):
+            writer.add(tensors)
+        for part, file in zip(modules, (None, HEAD_FILE), strict=True):
+            for name, value in _converted(part, recipe, report):
+                if not isinstance(value, mx.array):
+                    matrices[name] = value.quantization if isinstance(value, Packed) else None
+                writer.add(stored_tensors(name, value))
+            writer.close_shard(file)
+            done += sum(module.nbytes for module in part)
+        writer.finish()
+        _write_config(source, work, matrices)
+        for name in COPIED:
+            if (source / name).is_file():
+                shutil.copyfile(source / name, work / name)
+        work.chmod(0o755)
+        if destination.exists():
+            destination.rmdir()
+        work.rename(destination)
+    except BaseException:
+        shutil.rmtree(work, ignore_errors=True)
+        raise
+    return ConvertReport(
+        directory=destination,
+        nbytes=sum(file.stat().st_size for file in destination.iterdir()),
+        packing=Counter(describe(packing) for packing in matrices.values()),
+        missing_head=None if isinstance(found, HeadFound) else found.reason,
+    )
+
+
+def _check_destination(destination: Path, nbytes: int) -> None:
+    if destination.exists() and (not destination.is_dir() or any(destination.iterdir())):
+        raise UserError(f"{destination} exists and is not an empty directory.", "Name a new directory for the copy.")
+    volume = next(folder for folder in (destination, *destination.absolute().parents) if folder.exists())
+    free = shutil.disk_usage(volume).free
+    if free < nbytes + _RESERVE_BYTES:
+        raise UserError(
+            f"{volume} has {free / 1e9:.1f} GB free, which may not hold the copy of {nbytes / 1e9:.1f} GB of weights.",
+            "Free some space, or name a directory on another volume.",
+        )
+
+
+def _converted(modules: Sequence[Module], recipe: Recipe, progress: Progress) -> Iterator[tuple[str, Parameter]]:
+    """Every parameter by its canonical name, packed where the recipe asks for it."""
+    second = SecondScales()
+    for module, arrays in read_modules(modules, progress):
+        made = assemble(module, arrays, None, True, second)
+        for name, value in made.items():
+            packing = recipe.of(name, value.shape[-1]) if isinstance(value, Dense) else None
+            if isinstance(value, Dense) and packing is not None:
+                yield name, quantize(value.weight, packing)
+            elif not is_identity_scale(name, value):
+                yield name, value
+    for name, value in second.parameters().items():
+        if not is_identity_scale(name, value):
+            yield name, value
+
+
+def _tower_tensors(source: Path) -> Iterable[dict[str, mx.array]]:
+    """The vision and audio tensors as they are; shards of them that were not downloaded are passed over."""
+    listing = list_files(source)
+    towers = (Scope.VISION, Scope.AUDIO)
+    names = listing.indexed_files(lambda name: scope_of(name) in towers) if listing.index else listing.loose
+    shards = Shards()
+    for file in names:
+        if not (source / file).is_file():
+            continue
+        for info in read_headers(listing, (file,)).values():
+            if scope_of(info.name) in towers:
+                yield {info.name: shards.take(info)}
+        shards.close_all_but(set())
+
+
+def _write_config(source: Path, work: Path, matrices: Mapping[str, Quantization | None]) -> None:
+    config = read_object(source / "config.json")
+    for key in ("quantization", "quantization_config"):
+        config.pop(key, None)
+    block = quantization_block(matrices)
+    if block is not None:
+        # mlx-lm and mlx-vlm write both keys, and their readers look at either.
+        config |= {"quantization": block, "quantization_config": block}
+    (work / "config.json").write_text(json.dumps(config, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -1,0 +1,97 @@
+"""Writing a checkpoint directory: shards of bounded size, their index, and the config's quantization block."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+
+from engine.model.linear import Dense, Packed, Quantization
+from engine.model.params import Parameter
+from engine.weights.files import INDEX
+from engine.weights.rename import mlx_name
+
+Value = bool | int | str | dict[str, Any]
+
+
+class ShardWriter:
+    """Collects tensors and writes them in files of about `shard_bytes`, whose final names come at the end."""
+
+    def __init__(self, directory: Path, shard_bytes: int) -> None:
+        self._directory = directory
+        self._shard_bytes = shard_bytes
+        self._pending: dict[str, mx.array] = {}
+        self._numbered: list[list[str]] = []
+        """Names of the tensors in each numbered file."""
+        self._named: dict[str, list[str]] = {}
+        self._total = 0
+
+    def add(self, tensors: Mapping[str, mx.array]) -> None:
+        """Take tensors, and write out what is pending once it reaches the size of a shard."""
+        mx.eval(list(tensors.values()))
+        self._pending |= tensors
+        if sum(tensor.nbytes for tensor in self._pending.values()) >= self._shard_bytes:
+            self.close_shard()
+
+    def close_shard(self, name: str | None = None) -> None:
+        """Write what is pending to a numbered file, or to the file `name`."""
+        if not self._pending:
+            return
+        path = self._directory / (name or f"{len(self._numbered)}.safetensors")
+        mx.save_safetensors(str(path), self._pending, metadata={"format": "mlx"})
+        if name is None:
+            self._numbered.append(list(self._pending))
+        else:
+            self._named[name] = list(self._pending)
+        self._total += sum(tensor.nbytes for tensor in self._pending.values())
+        self._pending = {}
+        mx.clear_cache()
+
+    def finish(self) -> None:
+        """Give the numbered files their names and write the index."""
+        count = len(self._numbered)
+        files = dict(self._named)
+        for i, tensors in enumerate(self._numbered):
+            name = "model.safetensors" if count == 1 else f"model-{i + 1:05d}-of-{count:05d}.safetensors"
+            (self._directory / f"{i}.safetensors").rename(self._directory / name)
+            files[name] = tensors
+        weight_map = {tensor: file for file, tensors in files.items() for tensor in tensors}
+        index = {"metadata": {"total_size": self._total}, "weight_map": dict(sorted(weight_map.items()))}
+        (self._directory / INDEX).write_text(json.dumps(index, indent=1) + "\n")
+
+
+def stored_tensors(target: str, value: Parameter) -> dict[str, mx.array]:
+    """A parameter as the tensors of mlx-vlm's layout, by name."""
+    name = mlx_name(target)
+    if isinstance(value, Dense):
+        return {name: value.weight}
+    if isinstance(value, Packed):
+        module = name.removesuffix(".weight")
+        parts = {name: value.weight, f"{module}.scales": value.scales}
+        return parts if value.biases is None else {**parts, f"{module}.biases": value.biases}
+    # MLX keeps depthwise kernels as [C, K, 1].
+    return {name: value[..., None] if target.endswith("_conv") else value}
+
+
+def quantization_block(matrices: Mapping[str, Quantization | None]) -> dict[str, Value] | None:
+    """The `quantization` entry of config.json: the commonest setting, and what differs from it by module.
+
+    matrices: canonical name -> packing, of every matrix of the checkpoint.
+    """
+    counts = Counter(packing for packing in matrices.values() if packing is not None)
+    if not counts:
+        return None
+    common = counts.most_common(1)[0][0]
+    block: dict[str, Value] = {**_setting(common)}
+    for target, packing in matrices.items():
+        if packing != common:
+            block[mlx_name(target).removesuffix(".weight")] = False if packing is None else _setting(packing)
+    return block
+
+
+def _setting(packing: Quantization) -> dict[str, Value]:
+    return {"group_size": packing.group_size, "bits": packing.bits, "mode": packing.mode}
