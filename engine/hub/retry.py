@@ -1,0 +1,57 @@
+"""When to try again: Retry-After if the server says, exponential back-off with jitter if it does not."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+RETRY_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524})
+_RATE_LIMIT = re.compile(r'"\w+"\s*;\s*r\s*=\s*(\d+)\s*;\s*t\s*=\s*(\d+)')
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """Times in seconds."""
+
+    first: float = 1.0
+    ceiling: float = 30.0
+    jitter: float = 0.25
+    """Share by which a delay is lengthened at random, so that many clients do not come back at once."""
+    give_up_after: float = 900.0
+    """Longest time without one new byte; a wait that the server asked for does not count."""
+    metadata_give_up_after: float = 15.0
+    """The same for the short requests of a plan, where somebody is waiting for the answer."""
+    longest_wait: float = 3600.0
+    """A server that asks for more is told to the user instead."""
+    longest_metadata_wait: float = 60.0
+
+    def delay(self, failures: int) -> float:
+        """Seconds to wait after `failures` >= 1 failures in a row."""
+        # The exponent is bounded: 2 ** 1100 does not fit a float.
+        return min(self.ceiling, self.first * 2.0 ** min(failures - 1, 30)) * (1 + self.jitter * random.random())
+
+
+def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
+    """Seconds that a response asks to wait: `Retry-After` (seconds or date), or the hub's `RateLimit` header.
+
+    The latter is on every response of the hub, so it counts only where it says that nothing remains.
+    """
+    value = headers.get("retry-after", "").strip()
+    if value.isdecimal():
+        return float(value)
+    if value:
+        try:
+            date = parsedate_to_datetime(value)
+        except ValueError:
+            return None
+        if date.tzinfo is None:
+            date = date.replace(tzinfo=UTC)
+        return max(0.0, (date - (now or datetime.now(UTC))).total_seconds())
+    match = _RATE_LIMIT.search(headers.get("ratelimit", ""))
+    if match and int(match[1]) == 0:
+        return float(match[2])
+    return None
