@@ -224,9 +224,11 @@ class Session:
             self._prepare()
             start = self.target.position
             observe = self.drafter.extend if self.drafter is not None else _ignore
-            hidden = None
+            hidden, clock = None, time.perf_counter()
             for hidden in self.target.prefill(ids, self.prefill_chunk, observe):
+                recorder.prefill_seconds += time.perf_counter() - clock
                 yield PrefillProgress(self.target.position - start, len(ids) - start)
+                clock = time.perf_counter()
                 if cancel.is_set():
                     yield Cancelled(self._result(answer, recorder, "cancelled", status))
                     return

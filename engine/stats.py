@@ -61,6 +61,8 @@ class StatsRecorder:
     accepted: int = 0
     plain_steps: int = 0
     near_ties: int = 0
+    prefill_seconds: float = 0.0
+    """Time in forwards over the prompt."""
     _round_seconds: float = 0.0
     _plain_seconds: float = 0.0
     _first: float | None = None
@@ -103,7 +105,7 @@ class StatsRecorder:
             cached_tokens=self.cached_tokens,
             completion_tokens=self.completion_tokens,
             ttft_s=ttft,
-            prefill_tps=fresh / ttft if ttft else None,
+            prefill_tps=fresh / self.prefill_seconds if fresh and self.prefill_seconds else None,
             decode_tps=decode_tps,
             rounds=self.rounds,
             drafted=self.drafted,

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import mlx.core as mx
-import numpy as np
 
 from engine.cache import Mark
 from engine.decode.acceptance import Verdict, judge, tie_margin
@@ -83,7 +82,7 @@ class DecodeLoop:
         mx.eval(verdict.arrays, draft.tokens, hidden, target.cache.arrays, self.drafter.arrays)
 
         decided = self._decide(block, draft, hidden, verdict)
-        kept, finish = self._emit([*np.array(draft.tokens).tolist()[: decided.accepted], decided.token])
+        kept, finish = self._emit([*draft.tokens.tolist()[: decided.accepted], decided.token])
         accepted = min(decided.accepted, len(kept))
         hidden = self._roll_back(before, block, decided.hidden, len(kept))
         self.drafter.settle(accepted)
@@ -92,14 +91,14 @@ class DecodeLoop:
 
     def _decide(self, block: mx.array, draft: Draft, hidden: mx.array, verdict: Verdict) -> _Decision:
         accepted = int(verdict.accepted.item())
-        chosen = np.array(verdict.chosen).tolist()
+        chosen = verdict.chosen.tolist()
         if verdict.margins is None or verdict.tops is None:
             return _Decision(accepted, chosen[accepted], hidden, 0)
         dtype, ties = self.target.backbone.dtype, 0
-        for row, (margin, top) in enumerate(zip(np.array(verdict.margins), np.array(verdict.tops), strict=True)):
+        for row, (margin, top) in enumerate(zip(verdict.margins.tolist(), verdict.tops.tolist(), strict=True)):
             if row > accepted:
                 break
-            if margin >= tie_margin(float(top), dtype):
+            if margin >= tie_margin(top, dtype):
                 continue
             ties += 1
             whole = self.target.mark()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+
 import mlx.core as mx
-import numpy as np
 
 from engine.config import TextConfig
 from engine.model.linear import Matrix
@@ -106,7 +107,10 @@ class RoutedExperts:
         if x.shape[0] < _SORT_ROUTES or mx.default_device() == mx.gpu:
             return m.gather(x[:, None], experts)[:, 0]
         # On the CPU one product per expert in use beats the gather kernel, which multiplies row by row.
-        ids = np.array(experts)
-        bounds = np.flatnonzero(np.diff(ids, prepend=-1, append=-1))
-        parts = [m.expert(int(ids[a]))(x[int(a) : int(b)]) for a, b in zip(bounds, bounds[1:], strict=False)]
+        parts: list[mx.array] = []
+        start = 0
+        for expert, routes in groupby(experts.tolist()):
+            end = start + sum(1 for _ in routes)
+            parts.append(m.expert(expert)(x[start:end]))
+            start = end
         return mx.concatenate(parts)
