@@ -58,16 +58,16 @@ def run(args: argparse.Namespace) -> int:
             "directory": str(report.directory),
             "bytes": report.nbytes,
             "packing": dict(report.packing),
-            "head": report.head is None,
-            "head_reason": report.head,
-            "copied": list(report.copied),
+            "missing_head": report.missing_head,
         }
         terminal.write(json.dumps(line, ensure_ascii=False) + "\n")
     else:
         terminal.write(f"{report.directory}: {report.nbytes / 1e6:.1f} MB\n")
         for how, count in report.packing.items():
             terminal.write(f"  {count} matrices: {how}\n")
-        terminal.write(f"  MTP head: {'included' if report.head is None else f'none ({report.head})'}\n")
+        terminal.write(
+            f"  MTP head: {'included' if report.missing_head is None else f'none ({report.missing_head})'}\n"
+        )
     return 0
 
 

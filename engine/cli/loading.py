@@ -32,8 +32,9 @@ def load_engine(args: argparse.Namespace, terminal: Terminal) -> Engine:
     finally:
         terminal.clear_progress()
     for report in engine.reports:
-        for kind, names in report.skipped.items():
-            terminal.note(f"Skipped {len(names)} {kind} tensors, which a text model has no use for.")
+        if report.skipped:
+            kinds = " and ".join(f"{len(names)} {kind}" for kind, names in report.skipped.items())
+            terminal.note(f"Skipped {kinds} tensors, which a text model has no use for.")
         for note in report.notes:
             terminal.note(note)
     return engine
