@@ -77,7 +77,7 @@ class ChatEncoder:
         is not (because, say, the template drops reasoning from earlier turns) is encoded from its text.
 
         Raises:
-            PromptError: there are no messages.
+            PromptError: there are no messages, or they cannot be encoded.
             TemplateError: the template refuses the conversation or fails.
         """
         if not messages:
@@ -111,10 +111,13 @@ class ChatEncoder:
         return ChatPrompt(tuple(ids), tuple(boundaries))
 
     def _render(self, messages: tuple[Message, ...], effort: float, tools: tuple[Mapping[str, Any], ...]) -> _Rendering:
-        occupied = chain([self._template.source], message_texts(messages), json_texts(tools))
-        shield = PayloadShield(self._tokenizer.control_tokens, occupied)
-        covered = [map_message(message, shield.cover) for message in messages]
-        covered_tools = [map_json(tool, shield.cover) for tool in tools]
+        try:
+            occupied = chain([self._template.source], message_texts(messages), json_texts(tools))
+            shield = PayloadShield(self._tokenizer.control_tokens, occupied)
+            covered = [map_message(message, shield.cover) for message in messages]
+            covered_tools = [map_json(tool, shield.cover) for tool in tools]
+        except RecursionError as error:
+            raise PromptError("A tool call is nested too deeply.", "Use arguments with fewer levels.") from error
         whole = self._template.render(covered, effort, covered_tools, add_generation_prompt=True)
 
         starts: list[int | None] = [0]

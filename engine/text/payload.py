@@ -7,7 +7,6 @@ what still looks like a marker in the rendered text was written by the template.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -22,10 +21,10 @@ _PRIVATE_USE: Final = (range(0xE000, 0xF900), range(0xF0000, 0xFFFFE), range(0x1
 class PayloadShield:
     """Covers payloads before rendering and uncovers them in the result.
 
-    In a covered text the first character of every marker is followed by the sentinel, the last is
-    preceded by it, and the inner part of a marker is broken. Hence no marker arises from payloads
-    alone, from the end of one and the start of the next, or from a payload and a template's
-    characters around it, unless the template itself supplies both delimiters (`<|` and `|>`).
+    In a covered text the sentinel follows every character that a marker begins with, and precedes every
+    one that a marker ends with; for `<|...|>` that holds for the bars too. Hence no marker arises from
+    payloads alone, across the joint of two, or from a payload and a template's characters around it,
+    unless the template itself supplies the delimiters at both ends.
     """
 
     def __init__(self, markers: Collection[str], occupied: Iterable[str]) -> None:
@@ -42,30 +41,25 @@ class PayloadShield:
                 "The conversation holds every private-use character of Unicode.", "Remove these characters."
             )
         self.sentinel: Final = sentinel
-        self._after = {marker[0] for marker in markers}
-        self._before = {marker[-1] for marker in markers}
-        inner = {marker[1:-1] for marker in markers if len(marker) > 3}
-        self._inner_starts = {text[0] for text in inner}
-        self._inner = re.compile(
-            f"(?<=[{re.escape(''.join(self._inner_starts))}])(?={'|'.join(re.escape(text[1:]) for text in inner)})"
-            if inner
-            else "(?!)"
-        )
+        self._after = {char for marker in markers for char in _delimiter(marker)}
+        self._before = {char for marker in markers for char in _delimiter(marker[::-1])}
 
     def cover(self, text: str) -> str:
         """A payload as the template may see it."""
-        mark = self.sentinel
-        if any(char in text for char in self._inner_starts):
-            text = self._inner.sub(mark, text)
         for char in self._after:
-            text = text.replace(char, char + mark)
+            text = text.replace(char, char + self.sentinel)
         for char in self._before:
-            text = text.replace(char, mark + char)
+            text = text.replace(char, self.sentinel + char)
         return text
 
     def uncover(self, text: str) -> str:
         """What the payloads in a part of the rendered text said."""
         return text.replace(self.sentinel, "")
+
+
+def _delimiter(marker: str) -> str:
+    """The character that `marker` begins with, and the next if it is no part of a word."""
+    return marker[:1] + ("" if marker[1:2].isalnum() else marker[1:2])
 
 
 def message_texts(messages: Iterable[Message]) -> Iterator[str]:

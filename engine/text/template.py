@@ -55,10 +55,10 @@ class ChatTemplate:
             self._template = self._sandbox.load(source, str(path))
         except jinja2.TemplateSyntaxError as error:
             raise TemplateError(
-                f"{path}, line {error.lineno}: the chat template has a syntax error: {error.message}.", _CURE
+                f"{path}, line {error.lineno}: the chat template has a syntax error: {_reason(error)}.", _CURE
             ) from error
         except Exception as error:  # the compiler's own limits, such as nesting too deep
-            raise TemplateError(f"{path}: the chat template cannot be compiled: {error}.", _CURE) from error
+            raise TemplateError(f"{path}: the chat template cannot be compiled: {_reason(error)}.", _CURE) from error
 
     @classmethod
     def from_directory(cls, directory: Path | str) -> ChatTemplate | None:
@@ -108,9 +108,8 @@ class ChatTemplate:
         except Exception as error:  # a template can raise anything; all of it is the template's failure
             line = _line_of(error.__traceback__, str(self.path))
             where = f"{self.path}, line {line}" if line else str(self.path)
-            reason = str(error) or type(error).__name__
             raise TemplateError(
-                f"{where}: the chat template failed: {reason}.", "Change the conversation, or mend the template."
+                f"{where}: the chat template failed: {_reason(error)}.", "Change the conversation, or mend the file."
             ) from error
 
 
@@ -194,6 +193,11 @@ def _token_text(value: object) -> str | None:
     if isinstance(value, dict):
         value = cast(dict[str, object], value).get("content")
     return value if isinstance(value, str) else None
+
+
+def _reason(error: Exception) -> str:
+    """What an exception says, to be continued with a full stop."""
+    return (str(error) or type(error).__name__).rstrip(".")
 
 
 def _line_of(traceback: TracebackType | None, filename: str) -> int | None:
