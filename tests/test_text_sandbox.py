@@ -87,8 +87,12 @@ def test_the_reason_is_given() -> None:
 
 
 def test_a_long_conversation_is_within_the_limits() -> None:
-    template = ChatTemplate(
-        "{% for m in messages %}{{ m.role ~ ': ' ~ m.content | trim }}\n{% endfor %}", Path("t.jinja")
-    )
-    messages = [Message("user", "word " * 20_000)] * 40
-    assert len(template.render(messages, 0.9)) == 40 * (6 + 99_999 + 1)
+    source = """
+{%- for m in messages -%}
+    {%- if loop.index0 < messages | length and messages[: loop.index] | selectattr('role', 'equalto', 'user') | list -%}
+        {{ m.role ~ ': ' ~ m.content | trim ~ '\n' }}
+    {%- endif -%}
+{%- endfor -%}
+"""
+    messages = [Message("user", "word " * 4_000)] * 200
+    assert len(ChatTemplate(source, Path("t.jinja")).render(messages, 0.9)) == 200 * (6 + 19_999 + 1)

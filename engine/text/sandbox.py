@@ -31,6 +31,27 @@ _REMOVED_FILTERS: Final = frozenset(
 )
 _BOUNDED_FILTERS: Final = {"indent", "round", "tojson"}
 _MAX_FILTER_INT: Final = 64
+_CONTAINER_FILTERS: Final = frozenset(
+    (
+        *(
+            "attr",
+            "count",
+            "d",
+            "default",
+            "dictsort",
+            "first",
+            "groupby",
+            "items",
+            "last",
+            "length",
+            "list",
+            "map",
+            "max",
+        ),
+        *("min", "reject", "rejectattr", "reverse", "select", "selectattr", "sort", "sum", "unique"),
+    )
+)
+"""These take a list or a mapping as it is; the others make text of it."""
 _REFUSED_STR_METHODS: Final = frozenset(
     ("center", "encode", "expandtabs", "format", "format_map", "ljust", "maketrans", "rjust", "translate", "zfill")
 )
@@ -190,7 +211,7 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
         budget.measure((owner, args))
         budget.spend(_growth(obj.__name__, owner, *args))
         result = super().call(context, obj, *args, **kwargs)
-        budget.measure(result)
+        budget.spend(_length(result))
         return result
 
 
@@ -217,7 +238,10 @@ def _charged(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
             for value in (*args[1:], *kwargs.values()):
                 if isinstance(value, int) and value > _MAX_FILTER_INT:
                     raise RenderLimitError(f"it calls the filter {name} with {value!r:.20}")
-        budget.measure((args, kwargs))
+        if name in _CONTAINER_FILTERS:
+            budget.spend(_length(args[0] if args else None))
+        else:
+            budget.measure((args, kwargs))
         if name == "replace":
             budget.spend(_growth("replace", str(args[0]), *args[1:]))
         elif name == "join":
@@ -230,10 +254,14 @@ def _charged(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
             "environment": (context.environment,),
         }.get(wants or "", ())
         result: object = function(*first, *args, **kwargs)
-        budget.measure(result)
+        budget.spend(_length(result))
         return result
 
     return charged
+
+
+def _length(value: object) -> int:
+    return len(value) if isinstance(value, Sized) else 0
 
 
 def _growth(operation: str, text: str, *args: Any) -> int:
