@@ -33,7 +33,8 @@ class PayloadShield:
         Raises:
             PromptError: they hold every private-use character of Unicode.
         """
-        used = set(chain.from_iterable(occupied))
+        used: set[str] = set()
+        used.update(*occupied)
         candidates = map(chr, chain.from_iterable(_PRIVATE_USE))
         sentinel = next((char for char in candidates if char not in used), None)
         if sentinel is None:

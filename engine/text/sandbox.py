@@ -32,25 +32,8 @@ _REMOVED_FILTERS: Final = frozenset(
 _BOUNDED_FILTERS: Final = {"indent", "round", "tojson"}
 _MAX_FILTER_INT: Final = 64
 _CONTAINER_FILTERS: Final = frozenset(
-    (
-        *(
-            "attr",
-            "count",
-            "d",
-            "default",
-            "dictsort",
-            "first",
-            "groupby",
-            "items",
-            "last",
-            "length",
-            "list",
-            "map",
-            "max",
-        ),
-        *("min", "reject", "rejectattr", "reverse", "select", "selectattr", "sort", "sum", "unique"),
-    )
-)
+    ("attr", "count", "d", "default", "dictsort", "first", "groupby", "items", "last", "length", "list", "map", "max")
+) | frozenset(("min", "reject", "rejectattr", "reverse", "select", "selectattr", "sort", "sum", "unique"))
 """These take a list or a mapping as it is; the others make text of it."""
 _REFUSED_STR_METHODS: Final = frozenset(
     ("center", "encode", "expandtabs", "format", "format_map", "ljust", "maketrans", "rjust", "translate", "zfill")
