@@ -8,7 +8,7 @@ the machine and runs git, which on a Mac without developer tools opens an instal
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 from app.files import write_atomically
 from app.settings import SettingsError
@@ -54,7 +54,8 @@ def check_token(value: str, *, endpoint: str | None = None) -> str:
     clean = _clean(value)
     where = endpoint or constants.ENDPOINT
     try:
-        return str(HfApi(endpoint=where).whoami(token=clean)["name"])
+        account = cast("dict[str, object]", HfApi(endpoint=where).whoami(token=clean))
+        return str(account["name"])
     except HfHubHTTPError as error:
         if error.response.status_code in (401, 403):
             raise SettingsError(f"{where} does not accept the token.", _WHERE) from None

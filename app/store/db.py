@@ -15,6 +15,7 @@ from app.store.errors import BusyError, DamagedError, ReadOnlyError, StoreError
 from app.store.migrations import MIGRATIONS, Migration
 
 _SIDECARS = ("", "-wal", "-shm")
+_MAGIC = b"SQLite format 3\0"
 
 
 class Database:
@@ -80,7 +81,7 @@ class Database:
         writer, reader = connections
         try:
             with _translated(path):
-                read_only = _prepare(writer, path, notices, clock, migrations)
+                read_only = _prepare(writer, reader, path, notices, clock, migrations)
         except BaseException:
             writer.close()
             reader.close()
@@ -145,6 +146,7 @@ def _connect(target: Path | str, busy_timeout_s: float) -> sqlite3.Connection:
 
 def _connect_checked(path: Path, busy_timeout_s: float) -> tuple[sqlite3.Connection, sqlite3.Connection]:
     """A writer and a reader of a file that is sound and ours. Raises DamagedError when it is not."""
+    _check_header(path)
     with _translated(path):
         writer = _connect(path, busy_timeout_s)
         try:
@@ -158,6 +160,19 @@ def _connect_checked(path: Path, busy_timeout_s: float) -> tuple[sqlite3.Connect
     return writer, reader
 
 
+def _check_header(path: Path) -> None:
+    """Looks at the file before SQLite does, which would delete the log of a database that it does not recognise."""
+    try:
+        with path.open("rb") as file:
+            header = file.read(len(_MAGIC))
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise _unusable(path, str(error)) from error
+    if header not in (b"", _MAGIC):
+        raise DamagedError(f"The chat history {path} is damaged (it is no database).")
+
+
 def _check(connection: sqlite3.Connection, path: Path) -> None:
     (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     if verdict != "ok":
@@ -169,6 +184,7 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
 
 def _prepare(
     writer: sqlite3.Connection,
+    reader: sqlite3.Connection,
     path: Path,
     notices: list[str],
     clock: Callable[[], float],
@@ -185,9 +201,12 @@ def _prepare(
         return True
     writer.execute("PRAGMA journal_mode = WAL")
     if schema.pending(names, migrations):
-        if names:
-            _back_up(writer, path, clock(), names[-1])
         with _transaction(writer, "IMMEDIATE"):
+            # Asked again under the lock: another instance may have been quicker.
+            names = schema.applied(writer)
+            if names and schema.pending(names, migrations):
+                # Through the reader, which sees what was last committed; a connection cannot copy its own transaction.
+                _back_up(reader, path, clock(), names[-1])
             schema.migrate(writer, clock(), migrations)
     return False
 
