@@ -94,6 +94,10 @@ class Chats:
                 connection.execute("DELETE FROM messages WHERE chat_id = ?", (chat_id,))
                 connection.execute("DELETE FROM unsent WHERE chat_id = ?", (chat_id,))
                 connection.execute("DELETE FROM chats WHERE id = ?", (chat_id,))
+            if ids:
+                # Until its segments are merged, a full-text index keeps the words of what was deleted.
+                for index in ("message_index", "title_index"):
+                    connection.execute(f"INSERT INTO {index} ({index}) VALUES ('optimize')")
         return len(ids)
 
     def unsent(self, chat_id: int) -> str:

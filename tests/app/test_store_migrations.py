@@ -183,7 +183,7 @@ def test_two_programs_update_at_once(old: Path) -> None:
     def start() -> None:
         try:
             History.open(old).close()
-        except BaseException as error:  # noqa: BLE001 (shown by the assertion)
+        except BaseException as error:
             errors.append(error)
 
     threads = [threading.Thread(target=start) for _ in range(4)]
