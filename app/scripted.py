@@ -58,6 +58,8 @@ class Script:
     depths: int = 4
     head_reason: str | None = None
     context: int = 4096
+    prefill_rate: float = 0.0
+    """Prompt tokens per second; 0 is as fast as it goes."""
     load_seconds: float = 0.0
     failure: BaseException | None = None
     """Raised by the next answer after its first round."""
@@ -169,6 +171,10 @@ class ScriptedSession:
         prompt = sum(len(self._model.encode(m.content or "")) for m in messages)
         turn = _Turn(ids, len(thought), StatsRecorder(prompt, 0, time.perf_counter()), self._status())
         yield turn.status
+        for done in range(64, prompt, 64) if script.prefill_rate else ():
+            cancel.wait(64 / script.prefill_rate)
+            yield PrefillProgress(done, prompt)
+        cancel.wait(prompt % 64 / script.prefill_rate if script.prefill_rate else 0)
         yield PrefillProgress(prompt, prompt)
         self._due, self._round = time.monotonic(), 0
         limit = min(len(ids), options.max_tokens or len(ids), max(1, self._context - prompt))

@@ -6,6 +6,9 @@ from app.theme import Theme
 from engine.paths import resource
 
 _RULES = """
+QLineEdit, QPushButton, QComboBox, QAbstractSpinBox, QMenu, QMenuBar, QToolTip, QListWidget, QCheckBox {{
+    font-family: "{family}"; font-size: {size}px;
+}}
 QToolTip {{ background: {raised}; color: {text}; border: 1px solid {border}; padding: 6px 8px; }}
 QMenu {{ background: {raised}; color: {text}; border: 1px solid {border}; border-radius: 8px; padding: 4px; }}
 QMenu::item {{ padding: 5px 24px 5px 10px; border-radius: 5px; }}
@@ -48,7 +51,8 @@ QComboBox QAbstractItemView {{
     background: {raised}; border: 1px solid {border}; padding: 4px; outline: none;
     selection-background-color: {accent_fill}; selection-color: {on_accent};
 }}
-QSpinBox::up-button, QDoubleSpinBox::up-button, QSpinBox::down-button, QDoubleSpinBox::down-button {{ width: 0; }}
+QAbstractSpinBox::up-button, QAbstractSpinBox::down-button {{ width: 0; border: none; }}
+QAbstractSpinBox QLineEdit {{ color: {text}; background: transparent; border: none; padding: 0 6px; }}
 QCheckBox {{ spacing: 8px; color: {text}; }}
 QListView {{ background: transparent; border: none; outline: none; }}
 QScrollBar:vertical {{ background: transparent; width: 12px; margin: 2px; }}
@@ -60,6 +64,8 @@ QScrollBar::add-line, QScrollBar::sub-line, QScrollBar::add-page, QScrollBar::su
 }}
 QSplitter::handle {{ background: {hairline}; }}
 QDialog {{ background: {window}; }}
+QProgressBar {{ background: {hover}; border: none; border-radius: 2px; }}
+QProgressBar::chunk {{ background: {accent_fill}; border-radius: 2px; }}
 """
 
 
@@ -67,4 +73,6 @@ def stylesheet(theme: Theme) -> str:
     """Rules for the standard widgets in the theme's colours."""
     tokens = theme.tokens
     values = {name: getattr(tokens, name) for name in tokens.__slots__}
+    font = theme.font()
+    values |= {"family": font.family(), "size": font.pixelSize()}
     return _RULES.format(icons=resource("icons").as_posix(), shade="dark" if theme.dark else "light", **values)

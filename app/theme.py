@@ -188,6 +188,8 @@ def icon_pixmap(name: str, color: str, size: int, ratio: float) -> QPixmap:
 class Theme(QObject):
     """The look in force. Widgets read it when they paint and repaint on `changed`."""
 
+    changing = Signal()
+    """Comes first, for the application's palette, font and style sheet: setting those undoes what widgets set."""
     changed = Signal()
 
     def __init__(self, mode: Mode = "system", base: int = 13, reduce_motion: bool = False) -> None:
@@ -219,12 +221,14 @@ class Theme(QObject):
         self.base = self.base if base is None else max(9, min(base, 28))
         self.reduce_motion = self.reduce_motion if reduce_motion is None else reduce_motion
         if (self.dark, self.base, self.reduce_motion) != before:
+            self.changing.emit()
             self.changed.emit()
 
     def _system_changed(self, scheme: Qt.ColorScheme) -> None:
         before = self.dark
         self._system_dark = scheme == Qt.ColorScheme.Dark
         if self.dark != before:
+            self.changing.emit()
             self.changed.emit()
 
     def color(self, name: str) -> QColor:

@@ -50,7 +50,7 @@ class LiveAnswer:
         """
         pieces: Pieces = []
         content, reasoning, calls = [], [], list(self.message.tool_calls)
-        end: State | None = None
+        last: Event | Stopped | None = None
         for moment, event in events:
             match event:
                 case TextDelta(channel, text):
@@ -66,7 +66,7 @@ class LiveAnswer:
                 case Notice(text):
                     self.notices.append(text)
                 case _:
-                    end = self._end(event) or end
+                    last = event
         if pieces or calls:
             self.message = replace(
                 self.message,
@@ -74,6 +74,7 @@ class LiveAnswer:
                 reasoning=self.message.reasoning + "".join(reasoning),
                 tool_calls=tuple(calls),
             )
+        end = None if last is None else self._end(last)
         if end is not None:
             self.message = self._final(end)
         return pieces, end

@@ -11,7 +11,7 @@ from markdown_it.token import Token
 from PySide6.QtGui import QTextBlockFormat, QTextCursor, QTextDocument
 
 from app.views.chat.formats import CodeBlock, Decorations, Formats
-from app.views.chat.look import Look
+from app.views.chat.look import CODE_PAD, Look
 from app.views.chat.markdown import Writer, parser, write_plain
 
 EXACT = 16_000
@@ -60,6 +60,13 @@ class MarkdownDocument:
     def append(self, text: str) -> None:
         """More source; shown with the next flush."""
         self.source += text.replace("\r\n", "\n").replace("\r", "\n")
+
+    @property
+    def height(self) -> float:
+        """Height of the text in logical pixels, the frame of code at its end included (Qt leaves that margin out)."""
+        code = self.decorations.code
+        framed = bool(code) and code[-1].end >= self.document.characterCount() - 1
+        return self.document.size().height() + (CODE_PAD if framed else 0)
 
     def set_plain(self, text: str) -> None:
         """Show `text` as it is; the document is new."""

@@ -143,7 +143,9 @@ class AssistantMessage(QWidget):
         self._truth.setAccessibleName(f"What ran: {text}")
         self._branches.set_branch(*message.branch)
         for name, button in self._actions.items():
-            button.setVisible(not streaming and (name == "copy" or name == "regenerate" or stats is not None))
+            needs_rounds = name in ("replay", "rounds")
+            usable = stats is not None and message.state != "failed" if needs_rounds else True
+            button.setVisible(not streaming and usable)
         self._show_callout()
         self.update()
 

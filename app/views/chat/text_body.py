@@ -133,7 +133,7 @@ class TextBody(QWidget):
         if final:
             self.setAccessibleDescription(self.plain_text())
         self._place_buttons()
-        height = math.ceil(self._markdown.document.size().height())
+        height = math.ceil(self._markdown.height)
         if height != self._height:
             self._height = height
             self.height_changed.emit()
@@ -152,7 +152,7 @@ class TextBody(QWidget):
         if document.textWidth() != width:
             document.setTextWidth(width)
             self._place_buttons()
-        self._height = math.ceil(document.size().height())
+        self._height = math.ceil(self._markdown.height)
         return self._height
 
     def set_spans(self, spans: Sequence[Span]) -> None:

@@ -189,7 +189,8 @@ class Transcript(QAbstractScrollArea):
 
     def _column(self) -> tuple[int, int]:
         """Left edge and width of the text column."""
-        available = self.viewport().width()
+        # Of the whole width, so that the text does not move aside when the scroll bar comes.
+        available = self.width()
         width = max(200, min(COLUMN, available - 2 * PAD))
         return max(0, (available - width) // 2), width
 

@@ -1,0 +1,200 @@
+"""The composition root of the window: everything is made here, handed to what needs it, and closed in order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import qasync
+from PySide6.QtCore import QTimer
+from PySide6.QtWidgets import QApplication
+
+from app.bridge import Bridge
+from app.controllers.answers import AnswerQueue
+from app.controllers.chat import ChatController
+from app.controllers.chats import ChatsController
+from app.controllers.preferences import Preferences
+from app.controllers.stats import StatsController
+from app.crash import CrashHandler
+from app.engine_host import Checkpoint, EngineHost, LoadRequest, ModelLoader
+from app.power import SleepGuard, inhibitor
+from app.settings import Settings
+from app.settings_file import SettingsFile
+from app.store.history import History
+from app.theme import Theme
+from app.views.main_window import MainWindow, Services
+from app.views.toolbar import ModelChoice
+from engine.errors import UserError
+from engine.paths import UserPaths, demo_checkpoint, user_paths
+from engine.worker import EngineWorker
+
+DEMO = "Inkstand Demo"
+QUIT_S = 3.0
+"""Seconds that the engine gets to end what it does when the user quits."""
+BUSY_S = 0.5
+KEEP_DELETED_S = 7 * 86400
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Gui:
+    """The window and everything behind it."""
+
+    services: Services
+    window: MainWindow
+    bridge: Bridge
+    crash: CrashHandler
+    guard: SleepGuard
+
+    async def shutdown(self) -> bool:
+        """Stop and save everything. False when the engine did not end in time and its thread is left behind."""
+        s = self.services
+        self.window.hide()
+        s.queue.stop_all()
+        ended = await asyncio.get_running_loop().run_in_executor(None, s.host.close, QUIT_S)
+        self.bridge.close()
+        s.queue.close()
+        s.history.close()
+        self.guard.set_active(False)
+        others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        return ended
+
+
+def theme_for(settings: Settings) -> Theme:
+    """The theme that the settings ask for."""
+    return Theme(settings.theme, settings.font_size, settings.reduce_motion == "on")
+
+
+def build(paths: UserPaths, loader: ModelLoader, *, notices: list[str] | None = None) -> Gui:
+    """Make the window and what it needs; nothing is shown or loaded yet.
+
+    Args:
+        notices: takes sentences the user should read once.
+    """
+    told: list[str] = [] if notices is None else notices
+    file = SettingsFile(paths.config / "settings.json")
+    loaded = file.load()
+    told.extend(loaded.notices)
+    preferences = Preferences(file, loaded.settings)
+    history = _open_history(paths.data / "history.sqlite3", told)
+    theme = theme_for(loaded.settings)
+    bridge = Bridge()
+    host = EngineHost(loader, EngineWorker(), bridge)
+    host.drafting, host.depth = loaded.settings.draft.enabled, loaded.settings.draft.depth
+    queue = AnswerQueue(host, history)
+    chat = ChatController(history, host, queue, preferences.get)
+    chats = ChatsController(history, lambda: queue.chats)
+    services = Services(theme, history, preferences, host, queue, chat, chats, StatsController(host.memory))
+    window = MainWindow(services)
+    guard = SleepGuard(inhibitor())
+    crash_bridge = bridge.receiver(lambda events: [window.show_report(text) for _, text in events])
+    crash = CrashHandler(lambda _error, text: crash_bridge(text))
+    preferences.changed.connect(
+        lambda settings: theme.set(
+            mode=settings.theme, base=settings.font_size, reduce_motion=settings.reduce_motion == "on"
+        )
+    )
+    queue.changed.connect(lambda: guard.set_active(queue.busy))
+    return Gui(services, window, bridge, crash, guard)
+
+
+def _open_history(path: Path, notices: list[str]) -> History:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        history = History.open(path, busy_timeout_s=BUSY_S)
+    except (UserError, OSError) as error:
+        notices.append(f"{error} Chats of this run are not kept.")
+        return History.in_memory()
+    notices.extend(history.notices)
+    return history
+
+
+def start(gui: Gui, request: LoadRequest | UserError, notices: Sequence[str]) -> None:
+    """Show the window as it was left, then load the model."""
+    s, window = gui.services, gui.window
+    chat_id = window.restore_state(s.preferences.value.window_state)
+    s.chats.refresh()
+    if chat_id is not None and any(chat.id == chat_id for chat in s.history.chats.list()):
+        window.open_chat(chat_id)
+    else:
+        window.new_chat()
+    window.show()
+    window.page.composer.editor.setFocus()
+    if notices:
+        window.page.toast.say("  ".join(notices), seconds=20)
+    if isinstance(request, UserError):
+        s.host.failed.emit(request)
+        return
+    window.show_models([ModelChoice(str(request.directory), request.name)], str(request.directory))
+    # After the first paint: importing MLX and opening the files would delay it.
+    QTimer.singleShot(0, window, lambda: window.load(request))
+
+
+def choose_model(argv: Sequence[str], settings: Settings) -> LoadRequest | UserError:
+    """What to load first: `-m DIR`, else what was loaded last if it is still there, else the bundled demo."""
+    if argv:
+        if len(argv) != 2 or argv[0] not in ("-m", "--model"):
+            raise UserError(f"Unknown arguments: {' '.join(argv)}.", "The window takes -m DIR only.")
+        directory = Path(argv[1]).expanduser().resolve()
+        return LoadRequest(directory, directory.name, context=settings.context_length)
+    if settings.last_model is not None and Path(settings.last_model).is_dir():
+        directory = Path(settings.last_model)
+        return LoadRequest(directory, directory.name, context=settings.context_length)
+    try:
+        return LoadRequest(demo_checkpoint(), DEMO, context=settings.context_length)
+    except UserError as error:
+        return error
+
+
+def application(argv: Sequence[str]) -> QApplication:
+    """The Qt application, with what holds for every window."""
+    existing = QApplication.instance()
+    if isinstance(existing, QApplication):
+        return existing
+    made = QApplication(["inkstand", *argv])
+    made.setApplicationName("Inkstand")
+    made.setApplicationDisplayName("Inkstand")
+    made.setDesktopFileName("inkstand")
+    made.setQuitOnLastWindowClosed(False)
+    # Fusion paints from the palette alone, so that the tokens hold on every platform.
+    made.setStyle("Fusion")
+    return made
+
+
+def run(argv: Sequence[str]) -> int:
+    """Run the window until the user quits."""
+    qt = application(argv)
+    loop = qasync.QEventLoop(qt)
+    asyncio.set_event_loop(loop)
+    notices: list[str] = []
+    gui = build(user_paths(), Checkpoint, notices=notices)
+    gui.crash.install()
+    loop.set_exception_handler(gui.crash.loop_handler)
+    request = choose_model(argv, gui.services.preferences.value)
+
+    async def main() -> bool:
+        closed = asyncio.Event()
+        gui.window.quit_requested.connect(closed.set)
+        gui.services.history.chats.purge_deleted(KEEP_DELETED_S)
+        start(gui, request, notices)
+        await closed.wait()
+        return await gui.shutdown()
+
+    with loop:
+        ended = loop.run_until_complete(main())
+    gui.crash.uninstall()
+    if not ended:
+        # The engine is deep in a computation; unwinding the interpreter under it would crash.
+        _log.warning("The engine did not end in time")
+        logging.shutdown()
+        sys.stdout.flush()
+        os._exit(0)
+    return 0

@@ -1,0 +1,254 @@
+"""The settings: every change holds at once and is saved at once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtGui import QKeySequence
+from PySide6.QtWidgets import QDialog, QFileDialog, QGridLayout, QHBoxLayout, QLineEdit, QListWidget, QStackedWidget, QWidget
+
+from app import credentials
+from app.controllers.preferences import Preferences
+from app.settings import LIMITS
+from app.theme import GRID, Theme
+from app.views.controls import Hairline, Label
+from app.views.forms import Form
+from app.views.menus import MENUS
+from engine.errors import UserError
+from engine.text.effort import EFFORT_LEVELS
+
+TokenCheck = Callable[[str, str | None], str]
+"""(token, endpoint) to the name of its owner; raises UserError."""
+
+
+def _limits(name: str) -> tuple[int, int]:
+    return int(LIMITS[name].low), int(LIMITS[name].high)
+
+
+def _check(token: str, endpoint: str | None) -> str:
+    return credentials.check_token(token, endpoint=endpoint)
+
+
+class SettingsDialog(QDialog):
+    """`check_token` asks the hub who a token belongs to; it runs on a thread."""
+
+    _checked = Signal(str, bool)
+
+    def __init__(
+        self, theme: Theme, preferences: Preferences, parent: QWidget | None, *, check_token: TokenCheck = _check
+    ) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self._preferences = preferences
+        self._check_token = check_token
+        self.setWindowTitle("Settings")
+        self.resize(760, 520)
+        self.pages = QStackedWidget(self)
+        self.list = QListWidget(self)
+        self.list.setFixedWidth(19 * GRID)
+        self.list.setAccessibleName("Sections")
+        self.list.setIconSize(QSize(18, 18))
+        self.list.setSpacing(1)
+        self.list.setStyleSheet(
+            f"QListWidget {{ padding: 8px; background: {theme.tokens.sidebar}; }}"
+            "QListWidget::item { padding: 6px 8px; border-radius: 6px; }"
+            f"QListWidget::item:selected {{ background: {theme.tokens.selected}; color: {theme.tokens.text}; }}"
+        )
+        for icon, form in (
+            ("appearance", self._general()),
+            ("dice", self._sampling()),
+            ("models", self._model()),
+            ("download", self._downloads()),
+            ("keyboard", self._shortcuts()),
+        ):
+            self.list.addItem(form.title)
+            self.list.item(self.list.count() - 1).setIcon(theme.icon(icon))
+            self.pages.addWidget(form)
+        self.list.currentRowChanged.connect(self.pages.setCurrentIndex)
+        self.list.setCurrentRow(0)
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
+        layout.addWidget(self.list)
+        layout.addWidget(Hairline(theme, self, vertical=True))
+        layout.addWidget(self.pages, 1)
+
+    def _set(self, **changes: Any) -> None:
+        self._preferences.update(**changes)
+
+    def _set_sampling(self, name: str, value: float | None) -> None:
+        try:
+            self._set(sampling=replace(self._preferences.value.sampling, **{name: value}))
+        except UserError as error:
+            self._preferences.failed.emit(error)
+
+    # -- pages --------------------------------------------------------------------------------
+
+    def _general(self) -> Form:
+        form, value = Form(self._theme, "General", self), self._preferences.value
+        themes = {"system": "As the system", "light": "Light", "dark": "Dark"}
+        form.choice("Theme", themes, value.theme, lambda v: self._set(theme=v))
+        form.integer("Font size", value.font_size, _limits("font_size"), lambda v: self._set(font_size=v), suffix=" pt")
+        motion = {"system": "As the system", "on": "On", "off": "Off"}
+        form.choice("Reduce motion", motion, value.reduce_motion, lambda v: self._set(reduce_motion=v))
+        return form
+
+    def _sampling(self) -> Form:
+        form, value = Form(self._theme, "Sampling", self), self._preferences.value.sampling
+        notes = {
+            "temperature": "0 always takes the likeliest token, so the text is the same with MTP on and off.",
+            "top_p": "Only the likeliest tokens that together have this probability.",
+            "min_p": "Only tokens at least this likely, compared with the likeliest.",
+            "repetition_penalty": "Above 1, what was said before becomes less likely.",
+        }
+        for name in ("temperature", "top_p", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty"):
+            title = name.replace("_", " ").capitalize()
+            low, high = LIMITS[name]
+            current = getattr(value, name)
+            form.real(title, current, (low, high), lambda v, n=name: self._set_sampling(n, v), notes.get(name, ""))
+        form.integer("Top k", value.top_k, _limits("top_k"), lambda v: self._set_sampling("top_k", v), suffix="")
+        form.integer(
+            "Longest answer",
+            value.max_tokens,
+            _limits("max_tokens"),
+            lambda v: self._set_sampling("max_tokens", v),
+            none="As the context allows",
+            suffix=" tokens",
+        )
+        form.integer(
+            "Seed", value.seed, _limits("seed"), lambda v: self._set_sampling("seed", v), none="Another for every answer"
+        )
+        return form
+
+    def _model(self) -> Form:
+        form, value = Form(self._theme, "Model", self), self._preferences.value
+        form.integer(
+            "Context length",
+            value.context_length,
+            _limits("context_length"),
+            lambda v: self._set(context_length=v),
+            none="As the model was made for",
+            suffix=" tokens",
+            note="Holds from the next load on. Shorter contexts need less memory.",
+        )
+        efforts = {level: level.capitalize() for level in EFFORT_LEVELS}
+        if value.effort not in efforts:
+            efforts[value.effort] = value.effort
+        form.choice("Default effort", efforts, value.effort, lambda v: self._set(effort=v), "Of new chats.")
+        return form
+
+    def _downloads(self) -> Form:
+        form, value = Form(self._theme, "Downloads", self), self._preferences.value
+        folder = QLineEdit("" if value.models_folder is None else str(value.models_folder), form)
+        folder.setPlaceholderText("Inkstand's data folder")
+        folder.setReadOnly(True)
+        folder.setMinimumWidth(30 * GRID)
+        folder.setAccessibleName("Models folder")
+        form.row("Models folder", form.beside(folder, form.button("Choose…", lambda: self._choose_folder(folder))))
+        further = QLineEdit("; ".join(map(str, value.further_folders)), form)
+        further.setReadOnly(True)
+        further.setMinimumWidth(30 * GRID)
+        further.setAccessibleName("Further folders")
+        buttons = (form.button("Add…", lambda: self._add_folder(further)), form.button("Clear", lambda: self._clear(further)))
+        form.row("Further folders", form.beside(further, *buttons), "Searched for models, never written to.")
+        form.text(
+            "Hub address",
+            value.endpoint or "",
+            lambda v: self._set(endpoint=v or None),
+            placeholder="https://huggingface.co",
+            note="A mirror that speaks the hub's protocol.",
+        )
+        self.token = QLineEdit(form)
+        self.token.setEchoMode(QLineEdit.EchoMode.Password)
+        self.token.setMinimumWidth(30 * GRID)
+        self.token.setAccessibleName("Access token")
+        origin = credentials.token_origin()
+        where = {"environment": "From the environment", "file": "Stored"}.get(origin or "", "hf_…")
+        self.token.setPlaceholderText(where)
+        self._test = form.button("Test", self._test_token)
+        form.row("Access token", form.beside(self.token, self._test), "For repositories that ask who you are.")
+        self.token_result = Label(self._theme, "", form, color="text_2", delta=-1, wrap=True)
+        form.row("", self.token_result)
+        self._checked.connect(self._show_check)
+        form.integer(
+            "Bandwidth",
+            None if value.bandwidth_limit is None else value.bandwidth_limit // 1000,
+            (max(1, _limits("bandwidth_limit")[0] // 1000), 2**30),
+            lambda v: self._set(bandwidth_limit=None if v is None else v * 1000),
+            none="Unlimited",
+            suffix=" kB/s",
+        )
+        return form
+
+    def _shortcuts(self) -> Form:
+        form = Form(self._theme, "Shortcuts", self)
+        table = QWidget(form)
+        grid = QGridLayout(table)
+        grid.setContentsMargins(0, 0, 0, 0)
+        grid.setVerticalSpacing(4)
+        grid.setColumnStretch(1, 1)
+        grid.setColumnStretch(3, 1)
+        fixed = (("Send", "Return"), ("Line break", "Shift+Return"), ("Scroll the transcript", "PgUp"))
+        known = [(c.title.rstrip("…"), c.keys) for _, commands in MENUS for c in commands if c is not None and c.keys]
+        pairs = [*fixed, *known]
+        half = (len(pairs) + 1) // 2
+        for i, (title, keys) in enumerate(pairs):
+            shown = QKeySequence(keys).toString(QKeySequence.SequenceFormat.NativeText)
+            column = 2 * (i // half)
+            grid.addWidget(Label(self._theme, title, table, delta=-1), i % half, column)
+            key = Label(self._theme, shown, table, color="text_2", delta=-1)
+            grid.addWidget(key, i % half, column + 1, Qt.AlignmentFlag.AlignLeft)
+        form.wide(table)
+        return form
+
+    # -- folders and token --------------------------------------------------------------------
+
+    def _choose_folder(self, field: QLineEdit) -> None:
+        path = QFileDialog.getExistingDirectory(self, "Models folder", field.text() or str(Path.home()))
+        if path:
+            self._set(models_folder=Path(path))
+            field.setText(path)
+
+    def _add_folder(self, field: QLineEdit) -> None:
+        path = QFileDialog.getExistingDirectory(self, "Further folder", str(Path.home()))
+        if path:
+            self._set(further_folders=(*self._preferences.value.further_folders, Path(path)))
+            field.setText("; ".join(map(str, self._preferences.value.further_folders)))
+
+    def _clear(self, field: QLineEdit) -> None:
+        self._set(further_folders=())
+        field.clear()
+
+    def _test_token(self) -> None:
+        """Ask the hub, on a thread, and keep the token when it is good."""
+        token = self.token.text().strip() or credentials.token() or ""
+        if not token:
+            self._show_check("Type a token first.", False)
+            return
+        self._test.setEnabled(False)
+        self.token_result.set_text("Asking the hub…")
+        endpoint = self._preferences.value.endpoint
+
+        def ask() -> None:
+            try:
+                owner = self._check_token(token, endpoint)
+            except UserError as error:
+                self._checked.emit(f"{error.title} {error.hint}", False)
+            else:
+                self._checked.emit(f"It belongs to {owner}.", True)
+
+        threading.Thread(target=ask, name="inkstand-token", daemon=True).start()
+
+    def _show_check(self, text: str, good: bool) -> None:
+        self._test.setEnabled(True)
+        self.token_result.set_color("success" if good else "danger")
+        self.token_result.set_text(text)
+        if good and self.token.text().strip():
+            credentials.save_token(self.token.text().strip())
+            self.token.clear()
+            self.token.setPlaceholderText("Stored")

@@ -1,0 +1,191 @@
+"""The statistics of the answer that streams, or of the last one."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QSize, Qt
+from PySide6.QtGui import QFont, QFontMetrics, QPainter, QPaintEvent
+from PySide6.QtWidgets import QFrame, QGridLayout, QHBoxLayout, QScrollArea, QSizePolicy, QVBoxLayout, QWidget
+
+from app.attachments import size_text
+from app.controllers.stats import PanelState
+from app.theme import GRID, Theme
+from app.views.controls import Hairline, Label, Surface
+from app.views.stats.plots import Plot, PositionBars
+from app.wording import DASH, DEFINITIONS, count, milliseconds, number, percent, rate, seconds
+
+WIDTH = 34 * GRID
+
+
+class Figure(QWidget):
+    """A large number and its unit on one baseline."""
+
+    def __init__(self, theme: Theme, unit: str, definition: str, parent: QWidget, *, delta: int) -> None:
+        super().__init__(parent)
+        self.setToolTip(definition)
+        self._theme, self._unit, self._delta = theme, unit, delta
+        self._text = DASH
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        theme.changed.connect(self.updateGeometry)
+
+    def _font(self) -> QFont:
+        return self._theme.font(self._delta, weight=400 if self._text == DASH else 600, tabular=True)
+
+    def sizeHint(self) -> QSize:
+        return QSize(200, round(1.15 * QFontMetrics(self._font()).ascent()))
+
+    def set(self, text: str) -> None:
+        if text != self._text:
+            self._text = text
+            self.update()
+        self.setAccessibleName(f"{text} {self._unit}")
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        font = self._font()
+        metrics = QFontMetrics(font)
+        baseline = metrics.ascent()
+        painter.setFont(font)
+        painter.setPen(self._theme.color("text_3" if self._text == DASH else "text"))
+        painter.drawText(0, baseline, self._text)
+        painter.setFont(self._theme.font(-1))
+        painter.setPen(self._theme.color("text_2"))
+        painter.drawText(metrics.horizontalAdvance(self._text) + 6, baseline, self._unit)
+
+
+class Rows(QWidget):
+    """Names at the left, figures at the right."""
+
+    def __init__(self, theme: Theme, names: dict[str, str], parent: QWidget) -> None:
+        super().__init__(parent)
+        grid = QGridLayout(self)
+        grid.setContentsMargins(0, 0, 0, 0)
+        grid.setVerticalSpacing(6)
+        grid.setColumnStretch(0, 1)
+        self._names = names
+        self._values: dict[str, Label] = {}
+        for i, (key, name) in enumerate(names.items()):
+            left = Label(theme, name, self, color="text_2", delta=-1)
+            right = Label(theme, DASH, self, delta=-1, tabular=True)
+            right.setAlignment(Qt.AlignmentFlag.AlignRight)
+            for label in (left, right):
+                label.setToolTip(DEFINITIONS[key])
+            grid.addWidget(left, i, 0)
+            grid.addWidget(right, i, 1)
+            self._values[key] = right
+
+    def set(self, key: str, text: str) -> None:
+        self._values[key].set_text(text)
+        self._values[key].setAccessibleName(f"{self._names[key]}: {text}")
+
+
+class StatsPanel(Surface):
+    """Shows a `PanelState`. Figures that nothing was measured for are dashes; nothing changes its width."""
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(theme, "panel", parent)
+        self._theme = theme
+        self.setFixedWidth(WIDTH)
+        self.setAccessibleName("Statistics")
+        content = Surface(theme, "panel")
+        body = QVBoxLayout(content)
+        body.setContentsMargins(2 * GRID, 2 * GRID, 2 * GRID, 2 * GRID)
+        body.setSpacing(GRID)
+        self.length = Figure(theme, "tokens / round", DEFINITIONS["acceptance_length"], content, delta=19)
+        self.rounds_plot = Plot(theme, "Tokens per round over rounds", content)
+        self.rate = Figure(theme, "tok/s", DEFINITIONS["decode_tps"], content, delta=11)
+        self.rate_plot = Plot(theme, "Tokens per second over time", content)
+        self.verdict = Label(theme, "", content, weight=600, wrap=True)
+        self.verdict.setToolTip(DEFINITIONS["break_even"])
+        self.break_even = Label(theme, "", content, color="text_2", delta=-1, wrap=True)
+        self.accepted = Figure(theme, "of the drafts accepted", DEFINITIONS["acceptance_rate"], content, delta=3)
+        self.bars = PositionBars(theme, content)
+        self.bars.setToolTip(DEFINITIONS["per_position"])
+        names = {
+            "ms_per_round": "Per round",
+            "ms_per_plain_step": "Per plain step",
+            "plain_steps": "Rounds, plain steps",
+            "ttft_s": "Time to first token",
+            "prefill_tps": "Prefill",
+            "memory": "Memory",
+            "context": "Context",
+        }
+        self.rows = Rows(theme, names, content)
+        self.truth = Label(theme, "", content, color="text_3", delta=-2, wrap=True)
+        groups: tuple[tuple[QWidget, ...], ...] = (
+            (self.length, self.rounds_plot),
+            (self.rate, self.rate_plot),
+            (self.verdict, self.break_even),
+            (self.accepted, self.bars),
+            (self.rows,),
+            (self.truth,),
+        )
+        for i, group in enumerate(groups):
+            if i:
+                body.addWidget(Hairline(theme, content))
+            for widget in group:
+                body.addWidget(widget)
+        body.addStretch(1)
+        scroll = QScrollArea(self)
+        scroll.setWidget(content)
+        scroll.setWidgetResizable(True)
+        scroll.setFrameShape(QFrame.Shape.NoFrame)
+        scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
+        layout.addWidget(Hairline(theme, self, vertical=True))
+        layout.addWidget(scroll)
+        self._depths = 4
+        self.show_state(PanelState())
+
+    def set_depths(self, depths: int) -> None:
+        """Positions that the loaded head has."""
+        self._depths = max(1, depths)
+
+    def show_state(self, state: PanelState) -> None:
+        """Figures and curves of `state`."""
+        stats = state.stats
+        self.length.set(number(stats.acceptance_length if stats else None))
+        self.rate.set(rate(state.rate))
+        self.accepted.set(percent(stats.acceptance_rate if stats else None))
+        self.bars.show_shares(stats.per_position if stats else None, self._depths)
+        self._show_verdict(state)
+        rows = self.rows
+        rows.set("ms_per_round", milliseconds(stats.ms_per_round if stats else None))
+        rows.set("ms_per_plain_step", milliseconds(state.ms_per_plain_step))
+        rows.set("plain_steps", DASH if stats is None else f"{count(stats.rounds)}, {count(stats.plain_steps)}")
+        rows.set("ttft_s", seconds(stats.ttft_s if stats else None))
+        prefill = f"{rate(stats.prefill_tps)} tok/s" if stats and stats.prefill_tps is not None else DASH
+        if state.prefill is not None:
+            prefill = f"{count(state.prefill[0])} of {count(state.prefill[1])}"
+        rows.set("prefill_tps", prefill)
+        rows.set("memory", DASH if state.memory is None else size_text(state.memory))
+        used = DASH if state.context_used is None else count(state.context_used)
+        rows.set("context", used if state.context is None else f"{used} of {count(state.context)}")
+        self.truth.set_text(state.truth)
+        self.truth.set_color("warning" if state.differs else "text_3")
+        if not self.isHidden():
+            self.rounds_plot.show_rounds(state.round_tokens)
+            self.rate_plot.show_rate(state.rates)
+
+    def _show_verdict(self, state: PanelState) -> None:
+        stats = state.stats
+        text, below = state.verdict, ""
+        if not text:
+            if stats is None or not (stats.rounds or stats.plain_steps):
+                text = "No rounds yet"
+                below = "Figures appear here while an answer streams."
+            elif stats.acceptance_length is None:
+                text = "Plain decoding"
+                below = "Turn MTP on to compare."
+            else:
+                text = "Break-even not measured yet"
+                below = "Turn MTP off for a few tokens, or replay the answer the other way."
+        head, _, tail = text.partition(": ")
+        if tail:
+            text, below = tail[0].upper() + tail[1:], head
+        self.verdict.set_text(text)
+        self.break_even.set_text(below)
+        slower = "slower" in text
+        self.verdict.set_color("warning" if slower else "success" if "faster" in text else "text")

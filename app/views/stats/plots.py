@@ -1,0 +1,152 @@
+"""The two curves of the panel, and the bars by draft position."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyqtgraph as pg
+from PySide6.QtCore import QRectF, QSize, Qt
+from PySide6.QtGui import QColor, QPainter, QPaintEvent
+from PySide6.QtWidgets import QSizePolicy, QWidget
+
+from app.theme import Theme
+from app.wording import percent
+
+MEAN_OVER = 12
+"""Rounds in the moving mean."""
+
+
+class Plot(pg.PlotWidget):
+    """A small plot without controls. Axes start at zero and only ever grow while one answer is shown."""
+
+    def __init__(self, theme: Theme, name: str, parent: QWidget | None = None) -> None:
+        super().__init__(parent, background=None)
+        self._theme = theme
+        self._top = 0.0
+        self.setAccessibleName(name)
+        self.setFixedHeight(88)
+        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.setFrameShape(pg.PlotWidget.Shape.NoFrame)
+        self.setMouseEnabled(x=False, y=False)
+        self.setMenuEnabled(False)
+        self.hideButtons()
+        # The wheel belongs to the panel.
+        self.wheelEvent = lambda event: event.ignore()
+        item = self.getPlotItem()
+        item.showGrid(x=False, y=True, alpha=0.14)
+        item.getAxis("left").setWidth(26)
+        item.getAxis("bottom").setHeight(18)
+        for side in ("left", "bottom"):
+            item.getAxis(side).setStyle(tickLength=0, tickTextOffset=4, maxTickLevel=0)
+        item.layout.setContentsMargins(0, 2, 6, 0)
+        self._bars = pg.PlotCurveItem()
+        self._line = pg.PlotCurveItem()
+        self.addItem(self._bars)
+        self.addItem(self._line)
+        theme.changed.connect(self.restyle)
+        self.restyle()
+        self.clear_curves()
+
+    def restyle(self) -> None:
+        accent, text = self._theme.color("accent"), self._theme.color("text_3")
+        soft = QColor(accent)
+        soft.setAlpha(56)
+        self._bars.setPen(pg.mkPen(None))
+        self._bars.setBrush(pg.mkBrush(soft))
+        self._line.setPen(pg.mkPen(accent, width=1.75))
+        self.setBackground(self._theme.color("panel"))
+        for side in ("left", "bottom"):
+            axis = self.getPlotItem().getAxis(side)
+            axis.setPen(pg.mkPen(self._theme.color("border")))
+            axis.setTextPen(pg.mkPen(text))
+            axis.setTickFont(self._theme.font(-3, tabular=True))
+
+    def clear_curves(self) -> None:
+        self._top = 0.0
+        self._bars.clear()
+        self._line.clear()
+        self._show_axes(False)
+
+    def show_rounds(self, tokens: Sequence[int]) -> None:
+        """Tokens of each round as bars, their moving mean as a line."""
+        if not tokens:
+            self.clear_curves()
+            return
+        values = np.asarray(tokens, dtype=float)
+        edges = np.arange(len(values) + 1) + 0.5
+        self._bars.setData(edges, values, stepMode="center", fillLevel=0)
+        total = np.concatenate(([0.0], np.cumsum(values)))
+        last = np.arange(1, len(values) + 1)
+        first = np.maximum(0, last - MEAN_OVER)
+        self._line.setData(last, (total[last] - total[first]) / (last - first))
+        self._range(0.5, max(len(values) + 0.5, 12.5), float(values.max()))
+
+    def show_rate(self, points: Sequence[tuple[float, float]]) -> None:
+        """(seconds, tokens per second)."""
+        self._bars.clear()
+        if len(points) < 2:
+            self.clear_curves()
+            return
+        data = np.asarray(points, dtype=float)
+        self._line.setData(data[:, 0], data[:, 1])
+        self._range(0.0, max(2.0, float(data[-1, 0])), float(data[:, 1].max()))
+
+    def _show_axes(self, on: bool) -> None:
+        """Without a curve the numbers at the axes would mean nothing."""
+        for side in ("left", "bottom"):
+            self.getPlotItem().getAxis(side).setStyle(showValues=on)
+
+    def _range(self, left: float, right: float, top: float) -> None:
+        self._top = max(self._top, 1.12 * top)
+        self._show_axes(True)
+        self.setXRange(left, right, padding=0)
+        self.setYRange(0, self._top, padding=0)
+
+
+class PositionBars(QWidget):
+    """Share of rounds that accepted at least i drafts, a bar for each i."""
+
+    ROW = 22
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self._shares: tuple[float, ...] = ()
+        self._rows = 4
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        theme.changed.connect(self.update)
+
+    def show_shares(self, shares: Sequence[float] | None, rows: int) -> None:
+        """`rows`: positions the head has, so that the panel keeps its height before anything is measured."""
+        self._shares = tuple(shares or ())
+        if rows != self._rows:
+            self._rows = rows
+            self.updateGeometry()
+        words = ", ".join(f"{i}: {percent(s)}" for i, s in enumerate(self._shares, start=1))
+        self.setAccessibleName(f"Accepted by position. {words or 'Nothing measured'}")
+        self.update()
+
+    def sizeHint(self) -> QSize:
+        return QSize(200, self.ROW * max(self._rows, len(self._shares)))
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        font = self._theme.font(-2, tabular=True)
+        painter.setFont(font)
+        width = self.width()
+        for i in range(max(self._rows, len(self._shares))):
+            y = i * self.ROW
+            share = self._shares[i] if i < len(self._shares) else None
+            painter.setPen(self._theme.color("text_2"))
+            painter.drawText(QRectF(0, y, 12, self.ROW), Qt.AlignmentFlag.AlignVCenter, str(i + 1))
+            right = Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignRight
+            painter.drawText(QRectF(width - 44, y, 44, self.ROW), right, percent(share))
+            track = QRectF(20, y + 8, width - 72, 6)
+            painter.setPen(Qt.PenStyle.NoPen)
+            painter.setBrush(self._theme.color("hairline"))
+            painter.drawRoundedRect(track, 3, 3)
+            if share:
+                painter.setBrush(self._theme.color("accent"))
+                painter.drawRoundedRect(QRectF(20, y + 8, max(6.0, track.width() * share), 6), 3, 3)

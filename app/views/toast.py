@@ -1,0 +1,67 @@
+"""A line that appears above the composer and goes by itself, with at most one button."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import QRectF, QTimer
+from PySide6.QtGui import QPainter, QPaintEvent, QPen
+from PySide6.QtWidgets import QHBoxLayout, QWidget
+
+from app.theme import Theme
+from app.views.controls import IconButton, Label, TextButton
+
+
+class Toast(QWidget):
+    """For what needs no action, or can be undone."""
+
+    def __init__(self, theme: Theme, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self._act: Callable[[], None] | None = None
+        layout = QHBoxLayout(self)
+        layout.setContentsMargins(16, 6, 8, 6)
+        layout.setSpacing(8)
+        self._label = Label(theme, "", self)
+        self._button = TextButton(theme, "", "", self, color="accent", strong=True)
+        close = IconButton(theme, "close", "Dismiss", self, size=24, color="text_3")
+        for widget in (self._label, self._button, close):
+            layout.addWidget(widget)
+        self._button.clicked.connect(self._press)
+        close.clicked.connect(self.hide)
+        self._timer = QTimer(self)
+        self._timer.setSingleShot(True)
+        self._timer.timeout.connect(self.hide)
+        self.hide()
+
+    def say(self, text: str, button: str = "", act: Callable[[], None] | None = None, *, seconds: float = 6) -> None:
+        """Show `text`; with `button` the reader can `act` on it."""
+        self._label.setText(text)
+        self._button.set_text(button)
+        self._button.set_name(button)
+        self._button.setVisible(bool(button))
+        self._act = act
+        self.setAccessibleName(text)
+        self.adjustSize()
+        self.reposition()
+        self.show()
+        self.raise_()
+        self._timer.start(round(1000 * seconds))
+
+    def reposition(self) -> None:
+        parent = self.parentWidget()
+        width = min(self.sizeHint().width(), parent.width() - 32)
+        self.resize(width, self.sizeHint().height())
+        self.move((parent.width() - width) // 2, parent.height() - self.height() - 96)
+
+    def _press(self) -> None:
+        self.hide()
+        if self._act is not None:
+            self._act()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(QPen(self._theme.color("border"), 1))
+        painter.setBrush(self._theme.color("raised"))
+        painter.drawRoundedRect(QRectF(self.rect()).adjusted(0.5, 0.5, -0.5, -0.5), 10, 10)
