@@ -39,7 +39,7 @@ bench: $(RUN_STAMP)  ## acceptance of the drafter on the built-in prompts
 	@$(BIN)/inkstand draft-report
 
 reference: $(DEV_STAMP)  ## check the original demo checkpoint: make reference SHARED=DIR
-	@$(BIN)/python -m tools.reference "$(SHARED)"
+	@$(BIN)/python tools/check_reference.py "$(SHARED)"
 
 lock: $(DEV_STAMP)  ## renew the lock files from pyproject.toml
 	@$(BIN)/python -m pip install --quiet uv
