@@ -34,6 +34,7 @@ from engine.hub.body import Body, OutOfRangeError, read_body
 from engine.hub.errors import HubError, OfflineError, RateLimitedError, ServerError, UnsafeNameError
 from engine.hub.responses import Subject, TransientError, rejection, transport_failure
 from engine.hub.retry import RETRY_STATUSES, RetryPolicy, retry_after
+from engine.hub.tasks import to_end
 
 _MAX_HOPS = 10
 _MAX_PAGES = 1000
@@ -49,6 +50,15 @@ class RemoteFile:
     size: int
     sha256: str | None
     git_oid: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RepoInfo:
+    """A repository at a revision."""
+
+    commit: str
+    gated: bool
+    """Listed for everyone, while the files need the terms accepted."""
 
 
 @dataclass(slots=True)
@@ -96,11 +106,11 @@ class HubClient:
             raise UnsafeNameError(
                 f"{self.endpoint!r} is not the address of a hub.", "Correct or unset HF_ENDPOINT."
             ) from error
-        # In a thread: huggingface_hub may renew an OAuth token over the network here.
-        headers = await asyncio.to_thread(_hub_headers, self._token)
+        # In threads: an OAuth token may be renewed over the network here, and reading the certificates takes 0.1 s.
+        headers = await to_end(_hub_headers, self._token)
         self._authorization = headers.pop("authorization", None)
         self._headers = {**headers, "accept-encoding": "identity"}
-        self._http = await self._stack.enter_async_context(get_async_session())
+        self._http = await self._stack.enter_async_context(await to_end(get_async_session))
         return self
 
     async def __aexit__(
@@ -117,7 +127,7 @@ class HubClient:
         url = hf_hub_url(repo, path, revision=commit, endpoint=self.endpoint)
         return Source(Subject(repo, commit, path), url, commit=commit)
 
-    async def commit(self, repo: str, revision: str) -> str:
+    async def describe(self, repo: str, revision: str) -> RepoInfo:
         """The commit that a branch, tag or commit stands for. Raises HubError."""
         info = await self.info(repo, revision)
         sha = info.get("sha")
@@ -126,7 +136,7 @@ class HubClient:
                 f"{self.host} names no commit for {repo} at {revision!r}.",
                 "Check HF_ENDPOINT: what answers there does not speak the hub's API.",
             )
-        return sha
+        return RepoInfo(sha, bool(info.get("gated")))
 
     async def info(self, repo: str, revision: str, *, blobs: bool = False) -> dict[str, Any]:
         """The model's description. Raises HubError."""

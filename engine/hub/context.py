@@ -29,9 +29,10 @@ class TransferSettings:
     """Sizes in bytes, times in seconds."""
 
     connections: int = 4
-    chunk: int = 8 << 20
-    """What the journal remembers, and what at most is fetched twice per connection after a kill."""
-    run: int = 8
+    chunk: int = 4 << 20
+    """What the journal remembers. A kill costs each connection its unfinished chunk, and what was received beyond its
+    end while it was being noted (`buffer` and one read): less than 8 MiB."""
+    run: int = 16
     """Chunks per request."""
     buffer: int = 1 << 20
     """Bytes of one connection that wait in memory for one write."""

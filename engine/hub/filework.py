@@ -39,6 +39,7 @@ class FileWork:
         """Set when the frontier may have moved, or the file started over."""
         self.changing = asyncio.Lock()
         self.verified = 0
+        """Most bytes that ever went into the checksum, in file order."""
         self.peak = planned.size if planned.presence == "there" else 0
         """Most bytes that were ever there in this run: what progress shows, also while the file starts over."""
         self._root = plan.target
@@ -68,11 +69,12 @@ class FileWork:
     @property
     def fetched(self) -> bool:
         """Whether all bytes are there."""
-        return self.is_open and self._chunks.complete
+        return self.is_open and not self._restarting and self._chunks.complete
 
     @property
     def frontier(self) -> int:
-        return self._chunks.frontier
+        """Bytes without a gap from the start of the file; none while it starts over."""
+        return 0 if self._restarting else self._chunks.frontier
 
     def progress(self) -> FileProgress:
         verified = self.size if self.state == "ready" else self.verified
@@ -110,7 +112,7 @@ class FileWork:
             )
             self._chunks = self._record.chunks()
             self.source.location = None
-            self.verified = self._streams = 0
+            self._streams = 0
             self.state = "downloading"
         finally:
             self._restarting = False

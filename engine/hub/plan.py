@@ -149,9 +149,12 @@ async def make_plan(
     repo, named = parse_repo(request.repo)
     revision = named if named and request.revision == "main" else request.revision
     request = PlanRequest(repo, revision, request.kind, request.include, request.exclude)
-    commit = await client.commit(repo, revision)
+    info = await client.describe(repo, revision)
+    commit = info.commit
     files = await list_files(client, repo, commit)
     wanted, skipped = _choose(files, request)
+    if info.gated and wanted:
+        await client.size(client.source(repo, commit, wanted[0].path))
     selection = Selection(tuple(wanted))
     if request.kind == "head":
         # The head is looked for in all files; the globs then narrow what it needs.
