@@ -14,11 +14,16 @@ UV_COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --
 
 export PYTHON
 
+# An environment whose interpreter was upgraded away is made anew.
+ifeq ($(wildcard $(BIN)/python),)
+$(shell rm -f $(VENV)/*.stamp)
+endif
+
 .DEFAULT_GOAL := help
 .PHONY: help run test check coverage bench reference lock clean
 
 help:  ## show this list
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "%-12s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: $(RUN_STAMP)  ## chat with the bundled model
 	@$(BIN)/inkstand
@@ -53,9 +58,10 @@ clean:  ## remove the environment and everything generated
 
 $(RUN_STAMP): $(RUN_LOCK) pyproject.toml tools/venv.sh
 	@tools/venv.sh $(VENV) $(RUN_LOCK)
-	@rm -f $(VENV)/cpu.stamp $(VENV)/cuda.stamp
+	@rm -f $(VENV)/*.stamp
 	@touch $@
 
 $(DEV_STAMP): requirements-dev.lock pyproject.toml tools/venv.sh
 	@tools/venv.sh $(VENV) requirements-dev.lock
+	@rm -f $(VENV)/*.stamp
 	@touch $@ $(VENV)/cpu.stamp

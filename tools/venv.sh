@@ -49,7 +49,12 @@ if ! { new_enough "$venv/bin/python" && "$venv/bin/python" -m pip --version >/de
 fi
 
 for lock in "$@"; do
-    echo "Installing $lock"
-    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r "$lock"
+    # Both builds of mlx own the same library file, so the one that is there goes before the other comes.
+    case $lock in *cuda*) other=mlx-cpu ;; *) other=mlx-cuda-13 ;; esac
+    if "$venv/bin/python" -m pip show -qq "$other" 2>/dev/null; then
+        "$venv/bin/python" -m pip uninstall -qq -y mlx-cpu mlx-cuda-13
+    fi
+    echo "Installing $lock (once, about a minute)"
+    "$venv/bin/python" -m pip install -qq --disable-pip-version-check --no-deps --require-hashes -r "$lock"
 done
-"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+"$venv/bin/python" -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation --editable .
