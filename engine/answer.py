@@ -42,7 +42,7 @@ class Answer:
         self._detokenizer = Detokenizer(tokenizer)
         self._stops = StopStrings(stops)
         self._pending: list[Delta] = []
-        self._texts: dict[str, list[str]] = {"text": [], "reasoning": [], "tool": []}
+        self._texts: dict[str, list[str]] = {"text": [], "reasoning": []}
         self.token_ids: list[int] = []
         self.tool_calls: list[ToolCall] = []
         self._closed = False
@@ -100,3 +100,8 @@ class Answer:
     @property
     def reasoning(self) -> str:
         return "".join(self._texts["reasoning"])
+
+    @property
+    def reasoning_tokens(self) -> int:
+        """Ids that went into the reasoning."""
+        return self._parser.reasoning_tokens if self._parser else 0

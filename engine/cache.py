@@ -66,7 +66,8 @@ class KVCache:
         start, end = self.offset, self.offset + keys.shape[2]
         if self.keys is None or self.values is None or end - self.base > self.keys.shape[2]:
             self._reallocate(keys, values, end)
-        assert self.keys is not None and self.values is not None
+        assert self.keys is not None
+        assert self.values is not None
         row = slice(start - self.base, end - self.base)
         self.keys[:, :, row] = keys
         self.values[:, :, row] = values

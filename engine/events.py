@@ -11,7 +11,7 @@ from typing import Literal
 from engine.messages import Message, ToolCall
 from engine.stats import GenerationStats
 
-Channel = Literal["reasoning", "text", "tool"]
+Channel = Literal["reasoning", "text"]
 FinishReason = Literal["stop", "length", "context", "cancelled"]
 """stop: a stop id or stop string; length: max tokens; context: the model's context is full."""
 
@@ -85,6 +85,8 @@ class Generation:
     draft: DraftStatus
     message: Message
     """The assistant turn to append to the history."""
+    reasoning_tokens: int = 0
+    """Generated ids that went into the reasoning."""
 
 
 @dataclass(frozen=True, slots=True)

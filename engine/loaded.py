@@ -36,7 +36,8 @@ class Engine:
         draft_kind: DraftKind = "auto",
         reports: tuple[LoadReport, ...] = (),
     ) -> None:
-        self.directory, self.config, self.backbone, self.draft_kind = directory, config, backbone, draft_kind
+        self.directory, self.config, self.backbone = directory, config, backbone
+        self.draft_kind: DraftKind = draft_kind
         self.head, self.head_reason = head, head_reason
         """The MTP head, or None and why there is none."""
         self.tokenizer, self.template, self.reports = tokenizer, template, reports

@@ -34,7 +34,7 @@ from engine.history import Boundaries
 from engine.loaded import Engine
 from engine.messages import Message
 from engine.stats import StatsRecorder
-from engine.text.chat import encode_chat
+from engine.text.chat import ChatEncoder
 
 Schedule = Literal["stateful", "chained"]
 DEFAULT_EFFORT = 0.9
@@ -82,7 +82,8 @@ class Session:
             raise PromptError(
                 f"A context of {context} tokens was asked for.", f"This model takes 2 to {engine.context} tokens."
             )
-        self.engine, self.rollback, self.prefill_chunk = engine, rollback, prefill_chunk
+        self.engine, self.prefill_chunk = engine, prefill_chunk
+        self.rollback: Rollback = rollback
         self.context = context or engine.context
         self.schedule: Schedule = schedule
         self.target = Target(engine.backbone)
@@ -93,6 +94,7 @@ class Session:
         self._block_size: int | None = None
         self.set_block_size(block_size)
         self._boundaries = Boundaries()
+        self._encoder = None if engine.template is None else ChatEncoder(engine.tokenizer, engine.template)
 
     # What any thread may do
 
@@ -109,7 +111,8 @@ class Session:
         """Tokens per verify block from the next round on; None for the default. Raises `PromptError` below 2."""
         if block_size is not None and block_size < 2:
             raise PromptError(
-                f"A draft block size of {block_size} was asked for.", "A block is one token and at least one draft: use 2 or more."
+                f"A draft block size of {block_size} was asked for.",
+                "A block is one token and at least one draft: use 2 or more.",
             )
         self._block_size = block_size
 
@@ -156,13 +159,13 @@ class Session:
             cancel: takes effect within one prefill chunk or round and leaves the session usable.
         """
         try:
-            if self.engine.template is None:
+            if self._encoder is None:
                 raise PromptError(
                     f"{self.engine.directory} has no chat template, so it cannot chat.",
                     "Use `inkstand generate`, which completes raw text with such a model.",
                 )
             effort = DEFAULT_EFFORT if effort is None else effort
-            prompt = encode_chat(self.engine.tokenizer, self.engine.template, messages, effort, tools)
+            prompt = self._encoder.encode(messages, effort, tools)
         except Exception as error:
             yield Failed(error)
             return
@@ -224,16 +227,17 @@ class Session:
             self._prepare()
             start = self.target.position
             observe = self.drafter.extend if self.drafter is not None else _ignore
-            hidden, clock = None, time.perf_counter()
-            for hidden in self.target.prefill(ids, self.prefill_chunk, observe):
+            last_row, clock = None, time.perf_counter()
+            for row in self.target.prefill(ids, self.prefill_chunk, observe):
+                last_row = row
                 recorder.prefill_seconds += time.perf_counter() - clock
                 yield PrefillProgress(self.target.position - start, len(ids) - start)
                 clock = time.perf_counter()
                 if cancel.is_set():
                     yield Cancelled(self._result(answer, recorder, "cancelled", status))
                     return
-            assert hidden is not None
-            logits = self.target.logits(hidden)
+            assert last_row is not None
+            logits = self.target.logits(last_row)
             self._boundaries.record(self.target, self.drafter, logits)
 
         step = loop.first(logits)
@@ -295,9 +299,7 @@ class Session:
             recorder.plain(step.seconds)
         return step
 
-    def _result(
-        self, answer: Answer, recorder: StatsRecorder, reason: FinishReason, status: DraftStatus
-    ) -> Generation:
+    def _result(self, answer: Answer, recorder: StatsRecorder, reason: FinishReason, status: DraftStatus) -> Generation:
         message = Message(
             role="assistant",
             content=answer.text,
@@ -314,4 +316,5 @@ class Session:
             stats=recorder.snapshot(),
             draft=status,
             message=message,
+            reasoning_tokens=answer.reasoning_tokens,
         )

@@ -38,10 +38,8 @@ class GenerationStats:
 
     def to_json(self) -> dict[str, Any]:
         """The `stats` object of `inkstand generate --json`."""
-        names = (
-            "ttft_s prefill_tps decode_tps rounds drafted accepted acceptance_length acceptance_rate "
-            "per_position plain_steps near_ties ms_per_round"
-        ).split()
+        names = ["ttft_s", "prefill_tps", "decode_tps", "rounds", "drafted", "accepted", "acceptance_length"]
+        names += ["acceptance_rate", "per_position", "plain_steps", "near_ties", "ms_per_round"]
         values = {name: getattr(self, name) for name in names}
         if self.per_position is not None:
             values["per_position"] = list(self.per_position)

@@ -16,6 +16,7 @@ from engine.decode.loop import DecodeLoop, Rollback, Step
 from engine.decode.options import GenerationOptions
 from engine.decode.sampler import Sampler
 from engine.decode.target import Target
+from engine.events import FinishReason
 from engine.loaded import Engine
 from engine.model.mtp import MTPHead
 
@@ -105,18 +106,16 @@ def run(
     target = Target(engine.backbone)
     left = count
 
-    def stop(token: int) -> str | None:
+    def stop(token: int) -> FinishReason | None:
         nonlocal left
         left -= 1
         return None if left else "length"
 
     sampler = Sampler(options or GenerationOptions(), engine.config.text.unpadded_vocab_size, prompt)
     loop = DecodeLoop(target, drafter, sampler, rollback, stop)
-    hidden = None
-    for hidden in target.prefill(list(prompt), chunk, drafter.extend if drafter else lambda hidden, ids: None):
-        pass
-    assert hidden is not None
-    steps = [loop.first(target.logits(hidden))]
+    observe = drafter.extend if drafter else lambda hidden, ids: None
+    last_rows = list(target.prefill(list(prompt), chunk, observe))
+    steps = [loop.first(target.logits(last_rows[-1]))]
     while steps[-1].finish is None:
         width = drafts(len(steps))
         if drafter is not None:

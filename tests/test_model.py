@@ -140,7 +140,8 @@ def test_padding_of_the_vocabulary_is_cut_off() -> None:
 def test_mup_multiplier_divides_the_hidden_before_the_head() -> None:
     engine = tiny()
     config = dataclasses.replace(
-        engine.config, text=dataclasses.replace(engine.config.text, mup_multiplier=engine.config.text.mup_multiplier * 2)
+        engine.config,
+        text=dataclasses.replace(engine.config.text, mup_multiplier=engine.config.text.mup_multiplier * 2),
     )
     halved = Backbone(config, load_model(TINY).params, mx.float32)
     hidden = engine.backbone(mx.array([[1, 2, 3]]), engine.backbone.make_cache())

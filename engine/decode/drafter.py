@@ -38,7 +38,7 @@ class Drafter(Protocol):
         ...
 
     def extend(self, hidden: mx.array, ids: Sequence[int]) -> None:
-        """The next rows of the trunk: pre-norm hidden [1, L, H]; `ids` are all known ids, the prompt's rest included."""
+        """The trunk's next rows: pre-norm hidden [1, L, H]; `ids` are all known ids, a prompt's rest included."""
         ...
 
     def propose(self, ids: Sequence[int], count: int, sampler: Sampler) -> Draft:

@@ -15,6 +15,7 @@ from engine.decode.drafter import Draft, Drafter
 from engine.decode.sampler import Sampler
 from engine.decode.target import Target
 from engine.events import FinishReason
+from engine.values import to_floats, to_int, to_ints
 
 Rollback = Literal["trim", "replay"]
 StopCheck = Callable[[int], FinishReason | None]
@@ -50,13 +51,14 @@ class DecodeLoop:
     def __init__(
         self, target: Target, drafter: Drafter | None, sampler: Sampler, rollback: Rollback, stop: StopCheck
     ) -> None:
-        self.target, self.drafter, self.sampler, self.rollback, self.stop = target, drafter, sampler, rollback, stop
+        self.target, self.drafter, self.sampler, self.stop = target, drafter, sampler, stop
+        self.rollback: Rollback = rollback
 
     def first(self, logits: mx.array) -> Step:
         """The token that the prefill's last logits [1, V] give."""
         began = time.perf_counter()
         token, _ = self.sampler.pick(logits)
-        kept, finish = self._emit([int(token.item())])
+        kept, finish = self._emit([to_int(token)])
         return Step(kept, 0, 0, 0, time.perf_counter() - began, finish)
 
     def plain(self) -> Step:
@@ -65,7 +67,7 @@ class DecodeLoop:
         hidden = self.target.forward(mx.array(self.target.ids[-1:], mx.int32))
         token, _ = self.sampler.pick(self.target.logits(hidden))
         mx.eval(token, hidden, self.target.cache.arrays)
-        kept, finish = self._emit([int(token.item())])
+        kept, finish = self._emit([to_int(token)])
         self._observe(hidden)
         return Step(kept, 0, 0, 0, time.perf_counter() - began, finish)
 
@@ -82,7 +84,7 @@ class DecodeLoop:
         mx.eval(verdict.arrays, draft.tokens, hidden, target.cache.arrays, self.drafter.arrays)
 
         decided = self._decide(block, draft, hidden, verdict)
-        kept, finish = self._emit([*draft.tokens.tolist()[: decided.accepted], decided.token])
+        kept, finish = self._emit([*to_ints(draft.tokens)[: decided.accepted], decided.token])
         accepted = min(decided.accepted, len(kept))
         hidden = self._roll_back(before, block, decided.hidden, len(kept))
         self.drafter.settle(accepted)
@@ -90,12 +92,12 @@ class DecodeLoop:
         return Step(kept, drafts, accepted, decided.near_ties, time.perf_counter() - began, finish)
 
     def _decide(self, block: mx.array, draft: Draft, hidden: mx.array, verdict: Verdict) -> _Decision:
-        accepted = int(verdict.accepted.item())
-        chosen = verdict.chosen.tolist()
+        accepted = to_int(verdict.accepted)
+        chosen = to_ints(verdict.chosen)
         if verdict.margins is None or verdict.tops is None:
             return _Decision(accepted, chosen[accepted], hidden, 0)
         dtype, ties = self.target.backbone.dtype, 0
-        for row, (margin, top) in enumerate(zip(verdict.margins.tolist(), verdict.tops.tolist(), strict=True)):
+        for row, (margin, top) in enumerate(zip(to_floats(verdict.margins), to_floats(verdict.tops), strict=True)):
             if row > accepted:
                 break
             if margin >= tie_margin(top, dtype):
@@ -105,7 +107,7 @@ class DecodeLoop:
             self.target.trim(block.shape[0] - row)
             alone = self.target.forward(block[row : row + 1])
             scores = self.sampler.scores(self.target.logits(alone), draft.tokens[:row] if row else None)
-            token = int(mx.argmax(scores, axis=-1).item())
+            token = to_int(mx.argmax(scores, axis=-1))
             if token != chosen[row]:
                 mx.eval(alone, self.target.cache.arrays)
                 return _Decision(row, token, mx.concatenate([hidden[:, :row], alone], axis=1), ties)

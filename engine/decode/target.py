@@ -58,7 +58,7 @@ class Target:
         """
         for low in range(self.position, len(ids), chunk):
             part = ids[low : low + chunk]
-            hidden = self.forward(mx.array(part, mx.int32))
+            hidden = self.forward(mx.array(list(part), mx.int32))
             mx.eval(hidden, self.cache.arrays)
             self.cache.compact()
             self.ids = list(ids[: low + len(part)])

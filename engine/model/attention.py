@@ -32,7 +32,10 @@ class Attention:
             matrix(params, f"{name}.{part}_proj") for part in "qkvro"
         )
         self.q_norm, self.k_norm = array(params, f"{name}.q_norm"), array(params, f"{name}.k_norm")
-        self.k_conv, self.v_conv = ShortConv(array(params, f"{name}.k_conv")), ShortConv(array(params, f"{name}.v_conv"))
+        self.k_conv, self.v_conv = (
+            ShortConv(array(params, f"{name}.k_conv")),
+            ShortConv(array(params, f"{name}.v_conv")),
+        )
         self.bias = RelativeBias(array(params, f"{name}.rel_bias"), windowed=sliding)
 
     def __call__(self, x: mx.array, cache: LayerCache) -> mx.array:

@@ -75,9 +75,7 @@ class Packed:
 
     __slots__ = ("biases", "quantization", "scales", "weight")
 
-    def __init__(
-        self, weight: mx.array, scales: mx.array, biases: mx.array | None, quantization: Quantization
-    ) -> None:
+    def __init__(self, weight: mx.array, scales: mx.array, biases: mx.array | None, quantization: Quantization) -> None:
         self.weight = weight
         self.scales = scales
         self.biases = biases

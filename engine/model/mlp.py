@@ -9,6 +9,7 @@ import mlx.core as mx
 from engine.config import TextConfig
 from engine.model.linear import Matrix
 from engine.model.params import Params, array, matrix
+from engine.values import to_ints
 
 _SORT_ROUTES = 64
 """From this many routes on, rows of one expert are computed together."""
@@ -22,7 +23,9 @@ class DenseMLP:
     """W_down(silu(W_gate x) * W_up x) * global_scale."""
 
     def __init__(self, params: Params, name: str) -> None:
-        self.gate_proj, self.up_proj, self.down_proj = (matrix(params, f"{name}.{p}_proj") for p in ("gate", "up", "down"))
+        self.gate_proj, self.up_proj, self.down_proj = (
+            matrix(params, f"{name}.{p}_proj") for p in ("gate", "up", "down")
+        )
         self.global_scale = array(params, f"{name}.global_scale")
 
     def __call__(self, x: mx.array) -> mx.array:
@@ -77,7 +80,9 @@ class RoutedExperts:
     """
 
     def __init__(self, params: Params, name: str) -> None:
-        self.gate_proj, self.up_proj, self.down_proj = (matrix(params, f"{name}.{p}_proj") for p in ("gate", "up", "down"))
+        self.gate_proj, self.up_proj, self.down_proj = (
+            matrix(params, f"{name}.{p}_proj") for p in ("gate", "up", "down")
+        )
         self.gate_scale = array(params, f"{name}.gate_scale") if f"{name}.gate_scale" in params else None
         self.out_scale = array(params, f"{name}.out_scale") if f"{name}.out_scale" in params else None
 
@@ -109,7 +114,7 @@ class RoutedExperts:
         # On the CPU one product per expert in use beats the gather kernel, which multiplies row by row.
         parts: list[mx.array] = []
         start = 0
-        for expert, routes in groupby(experts.tolist()):
+        for expert, routes in groupby(to_ints(experts)):
             end = start + sum(1 for _ in routes)
             parts.append(m.expert(expert)(x[start:end]))
             start = end

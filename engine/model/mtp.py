@@ -61,9 +61,7 @@ class MTPHead:
 
     def __init__(self, backbone: Backbone, config: MTPConfig, params: Params, wiring: Wiring | None = None) -> None:
         self.backbone, self.wiring = backbone, wiring or Wiring()
-        self.blocks = [
-            MTPBlock(backbone, params, f"mtp.{j}", sliding) for j, sliding in enumerate(config.sliding)
-        ]
+        self.blocks = [MTPBlock(backbone, params, f"mtp.{j}", sliding) for j, sliding in enumerate(config.sliding)]
         self.chain_norm = array(params, "mtp.chain_norm") if "mtp.chain_norm" in params else None
 
     @property
@@ -73,7 +71,12 @@ class MTPHead:
     def rewired(self, wiring: Wiring) -> MTPHead:
         """The same head with another wiring."""
         other = MTPHead.__new__(MTPHead)
-        other.backbone, other.wiring, other.blocks, other.chain_norm = self.backbone, wiring, self.blocks, self.chain_norm
+        other.backbone, other.wiring, other.blocks, other.chain_norm = (
+            self.backbone,
+            wiring,
+            self.blocks,
+            self.chain_norm,
+        )
         return other
 
     def make_caches(self) -> list[LayerCache]:

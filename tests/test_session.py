@@ -1,0 +1,318 @@
+"""Sessions: turns that reuse what was computed, switches and cancels, exact ends, statistics."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from engine.decode.chained import ChainedDrafter
+from engine.decode.options import GenerationOptions
+from engine.decode.stateful import StatefulDrafter
+from engine.errors import PromptError
+from engine.events import (
+    TERMINAL,
+    Cancelled,
+    DraftStatus,
+    Event,
+    Failed,
+    Finished,
+    Generation,
+    Notice,
+    PrefillProgress,
+    RoundDone,
+)
+from engine.session import Session
+from tests.support import PROMPT, cache_distance, prefilled, run, scripted, tiny
+
+FOLLOW_UP = [7, 99, 31, 180]
+
+
+def session(**options: object) -> Session:
+    return Session(tiny(), **options)
+
+
+def events_of(made: Session, ids: Sequence[int], count: int | None = 30, **options: object) -> list[Event]:
+    return list(made.continue_ids(ids, GenerationOptions(max_tokens=count, **options)))
+
+
+def answer(made: Session, ids: Sequence[int], count: int | None = 30, **options: object) -> Generation:
+    last = events_of(made, ids, count, **options)[-1]
+    assert isinstance(last, Finished), last
+    return last.generation
+
+
+def assert_consistent(made: Session) -> None:
+    """The caches hold what a prefill of the same ids holds, and so do the drafter's."""
+    target = made.target
+    assert target.position in (len(target.ids), len(target.ids) - 1)
+    assert cache_distance(target, prefilled(target.ids[: target.position])) < 1e-4
+
+
+@pytest.mark.parametrize("drafting", [True, False])
+def test_a_warm_turn_equals_a_cold_one_and_prefills_only_what_is_new(drafting: bool) -> None:
+    warm = session(drafting=drafting)
+    first = answer(warm, PROMPT)
+    ids = [*PROMPT, *first.token_ids, *FOLLOW_UP]
+    second = answer(warm, ids)
+    assert second.stats.cached_tokens == len(PROMPT) + len(first.token_ids) - 1
+    cold = answer(session(drafting=drafting), ids)
+    assert second.token_ids == cold.token_ids
+    assert cold.stats.cached_tokens == 0
+    assert_consistent(warm)
+
+
+def test_regenerating_prefills_nothing() -> None:
+    made = session()
+    first = answer(made, PROMPT)
+    ids = [*PROMPT, *first.token_ids, *FOLLOW_UP]
+    second = answer(made, ids)
+    events = events_of(made, ids)
+    assert not any(isinstance(event, PrefillProgress) for event in events)
+    last = events[-1]
+    assert isinstance(last, Finished)
+    assert last.generation.token_ids == second.token_ids
+    assert last.generation.stats.cached_tokens == len(ids)
+    assert last.generation.stats.prefill_tps is None
+    assert_consistent(made)
+
+
+def test_an_edited_turn_prefills_from_the_last_common_turn() -> None:
+    made = session()
+    first = answer(made, PROMPT)
+    history = [*PROMPT, *first.token_ids]
+    answer(made, [*history, *FOLLOW_UP], 60)
+    edited = [*history, 8, 8, 200]
+    result = answer(made, edited)
+    assert result.stats.cached_tokens == len(history) - 1
+    assert result.token_ids == answer(session(), edited).token_ids
+    # And back to the first version: its turn is gone, the one before it is not.
+    again = answer(made, [*history, *FOLLOW_UP], 60)
+    assert again.stats.cached_tokens == len(history) - 1
+    assert_consistent(made)
+
+
+def test_another_beginning_starts_over() -> None:
+    made = session()
+    answer(made, PROMPT)
+    other = [3, *PROMPT[1:]]
+    result = answer(made, other)
+    assert result.stats.cached_tokens == 0
+    assert result.token_ids == answer(session(), other).token_ids
+
+
+def test_old_boundaries_are_dropped_and_a_far_edit_starts_over() -> None:
+    made, history = session(), list(PROMPT)
+    starts = []
+    for turn in range(6):
+        starts.append(list(history))
+        history += [*answer(made, history, 5).token_ids, 20 + turn]
+    assert answer(made, [*starts[5]], 5).stats.cached_tokens == len(starts[5])
+    assert answer(made, [*starts[1], 9], 5).stats.cached_tokens == 0
+    assert_consistent(made)
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0])
+@pytest.mark.parametrize("count", range(1, 13))
+def test_max_tokens_ends_inside_a_block_where_plain_decoding_ends(count: int, share: float) -> None:
+    reference = run(20).ids
+    made = session(drafter=scripted(reference, share), block_size=5)
+    result = answer(made, PROMPT, count)
+    assert [*PROMPT, *result.token_ids] == reference[: len(PROMPT) + count]
+    assert (result.finish_reason, result.stats.completion_tokens) == ("length", count)
+    assert_consistent(made)
+    ids = [*PROMPT, *result.token_ids, *FOLLOW_UP]
+    assert answer(made, ids, 8).token_ids == answer(session(drafting=False), ids, 8).token_ids
+
+
+@pytest.mark.parametrize("at", range(1, 13))
+def test_a_stop_id_inside_a_block_ends_there(at: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    reference = run(20).ids
+    stop = reference[len(PROMPT) + at]
+    if stop in reference[len(PROMPT) : len(PROMPT) + at]:
+        pytest.skip("the token came earlier")
+    made = session(drafter=scripted(reference, 1.0), block_size=5)
+    monkeypatch.setattr(made.engine, "config", _with_stop(stop))
+    result = answer(made, PROMPT, 100)
+    assert [*PROMPT, *result.token_ids] == reference[: len(PROMPT) + at + 1]
+    assert result.finish_reason == "stop"
+    assert result.stats.accepted + result.stats.rounds + 1 >= result.stats.completion_tokens
+    assert_consistent(made)
+
+
+def _with_stop(stop: int) -> object:
+    import dataclasses
+
+    return dataclasses.replace(tiny().config, eos_token_ids=(stop,))
+
+
+@pytest.mark.parametrize("length", range(58, 64))
+def test_the_context_limit_ends_an_answer_cleanly(length: int) -> None:
+    prompt = (PROMPT * 4)[:length]
+    reference = run(64 - length, prompt=prompt).ids
+    for drafting in (True, False):
+        made = session(context=64, drafting=drafting, block_size=4)
+        events = events_of(made, prompt, None)
+        last = events[-1]
+        assert isinstance(last, Finished)
+        assert last.generation.finish_reason == "context"
+        assert [*prompt, *last.generation.token_ids] == reference
+        assert made.target.position <= 64
+        assert any(isinstance(event, Notice) and "64 tokens is full" in event.message for event in events)
+
+
+def test_a_prompt_beyond_the_context_is_refused_with_both_numbers() -> None:
+    made = session(context=20)
+    last = events_of(made, PROMPT)[-1]
+    assert isinstance(last, Failed)
+    assert isinstance(last.error, PromptError)
+    assert "21 tokens" in str(last.error)
+    assert "20" in str(last.error)
+    assert answer(made, PROMPT[:10], 5).stats.completion_tokens == 5
+
+
+@pytest.mark.parametrize("schedule", ["stateful", "chained"])
+def test_switching_in_the_middle_of_an_answer_does_not_change_it(schedule: str) -> None:
+    reference = answer(session(drafting=False), PROMPT, 120)
+    made, seen = session(schedule=schedule), []
+    for index, event in enumerate(made.continue_ids(PROMPT, GenerationOptions(max_tokens=120))):
+        seen.append(event)
+        if index % 7 == 3:
+            made.set_drafting(not made.drafting)
+        if index % 11 == 5:
+            made.set_block_size(2 + index % 3)
+    last = seen[-1]
+    assert isinstance(last, Finished)
+    assert last.generation.token_ids == reference.token_ids
+    stats = last.generation.stats
+    assert stats.rounds > 5
+    assert stats.plain_steps > 5
+    assert sum(isinstance(event, DraftStatus) for event in seen) > 4
+    assert_consistent(made)
+
+
+@pytest.mark.parametrize("after", [0, 1, 2, 5])
+def test_cancel_takes_effect_at_once_and_leaves_the_session_usable(after: int) -> None:
+    made, cancel = session(prefill_chunk=8), threading.Event()
+    stream, events = made.continue_ids(PROMPT, GenerationOptions(max_tokens=100), cancel=cancel), []
+    for event in stream:
+        events.append(event)
+        if len(events) == after + 1:
+            cancel.set()
+    last = events[-1]
+    assert isinstance(last, Cancelled)
+    assert last.generation.finish_reason == "cancelled"
+    rounds_after = [event for event in events[after + 1 :] if isinstance(event, RoundDone)]
+    assert len(rounds_after) <= 1
+    assert_consistent(made)
+    reference = answer(session(), PROMPT)
+    assert answer(made, PROMPT).token_ids == reference.token_ids
+
+
+def test_a_consumer_that_walks_away_leaves_the_session_usable() -> None:
+    made = session()
+    stream: Iterator[Event] = made.continue_ids(PROMPT, GenerationOptions(max_tokens=100))
+    for event in stream:
+        if isinstance(event, RoundDone) and event.drafted:
+            break
+    stream.close()
+    assert_consistent(made)
+    assert answer(made, PROMPT).token_ids == answer(session(), PROMPT).token_ids
+
+
+def test_a_failure_inside_ends_with_an_event_and_a_fresh_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = session()
+    drafter = made.drafter
+    assert isinstance(drafter, StatefulDrafter)
+    with monkeypatch.context() as patch:
+        patch.setattr(drafter, "settle", lambda accepted: 1 / 0)
+        events = events_of(made, PROMPT)
+    assert [type(event) for event in events if isinstance(event, TERMINAL)] == [Failed]
+    assert answer(made, PROMPT).token_ids == answer(session(), PROMPT).token_ids
+
+
+def test_block_sizes_are_clamped_to_the_head_and_told() -> None:
+    made = session(block_size=9)
+    status = answer(made, PROMPT, 5).draft
+    assert (status.effective, status.block_size) == ("mtp", 4)
+    assert status.reason is not None
+    assert "9" in status.reason
+    assert "3 depths" in status.reason
+    assert session(schedule="chained").block_size == 5
+    with pytest.raises(PromptError, match="block size of 1"):
+        session(block_size=1)
+
+
+def test_statistics_count_rounds_drafts_and_what_was_emitted() -> None:
+    reference = run(60).ids
+    made = session(drafter=scripted(reference, 0.6, seed=4), block_size=4)
+    events = events_of(made, PROMPT, 50)
+    rounds = [event for event in events if isinstance(event, RoundDone)]
+    last = events[-1]
+    assert isinstance(last, Finished)
+    stats = last.generation.stats
+    verified = [event for event in rounds if event.drafted]
+    assert stats.rounds == len(verified)
+    assert stats.drafted == 3 * stats.rounds
+    assert stats.accepted == sum(event.accepted for event in verified)
+    assert stats.completion_tokens == sum(len(event.token_ids) for event in rounds) == 50
+    assert stats.acceptance_length == pytest.approx(1 + stats.accepted / stats.rounds)
+    assert stats.acceptance_rate == pytest.approx(stats.accepted / stats.drafted)
+    assert stats.per_position == tuple(sum(event.accepted > i for event in verified) / len(verified) for i in range(3))
+    assert stats.ttft_s is not None
+    assert stats.decode_tps is not None
+    assert stats.ms_per_round is not None
+    snapshots = [event.stats.completion_tokens for event in rounds]
+    assert snapshots == sorted(snapshots)
+
+
+def test_nothing_measured_is_none_and_not_zero() -> None:
+    stats = answer(session(drafting=False), PROMPT, 5).stats
+    assert (stats.rounds, stats.plain_steps) == (0, 4)
+    assert stats.acceptance_length is stats.acceptance_rate is stats.per_position is stats.ms_per_round is None
+
+
+def test_one_seed_gives_one_text_per_drafter_setting() -> None:
+    options = {"temperature": 0.9, "top_p": 0.95, "seed": 11}
+    for made in ({"drafting": False}, {"block_size": 3}, {"schedule": "chained"}):
+        first, second = (answer(session(**made), PROMPT, 25, **options) for _ in range(2))
+        assert first.token_ids == second.token_ids
+    other = answer(session(drafting=False), PROMPT, 25, temperature=0.9, top_p=0.95, seed=12)
+    assert other.token_ids != answer(session(drafting=False), PROMPT, 25, **options).token_ids
+
+
+def test_long_prompts_keep_the_history_of_every_depth() -> None:
+    """A prompt far beyond the log of hidden rows is primed while it is read, whatever the chunk."""
+    prompt = (PROMPT * 80)[:1500]
+    lengths = {}
+    for chunk in (512, 100):
+        made = session(prefill_chunk=chunk)
+        lengths[chunk] = answer(made, prompt, 20).token_ids
+        drafter = made.drafter
+        assert isinstance(drafter, StatefulDrafter)
+        assert all(cache.kv.start == 0 for cache in drafter.caches)
+    assert lengths[512] == lengths[100]
+
+
+def test_a_drafter_that_was_off_for_long_is_primed_over_the_last_rows() -> None:
+    prompt = (PROMPT * 80)[:1600]
+    made = session(drafting=False, prefill_chunk=128)
+    first = answer(made, prompt, 5)
+    made.set_drafting(True)
+    ids = [*prompt, *first.token_ids, 4]
+    second = answer(made, ids, 30)
+    drafter = made.drafter
+    assert isinstance(drafter, StatefulDrafter)
+    assert all(1024 - 64 <= len(ids) - cache.kv.start <= 1024 + 64 + 128 for cache in drafter.caches)
+    assert second.stats.rounds > 0
+    assert second.token_ids == answer(session(drafting=False), ids, 30).token_ids
+
+
+def test_the_chained_schedule_restores_the_deeper_blocks_each_round() -> None:
+    made = session(schedule="chained")
+    answer(made, PROMPT, 40)
+    drafter = made.drafter
+    assert isinstance(drafter, ChainedDrafter)
+    assert [cache.offset for cache in drafter.caches[1:]] == [0, 0]
+    assert drafter.caches[0].offset >= len(made.target.ids) - 6
