@@ -105,19 +105,9 @@ class ModelConfig:
         Raises:
             ConfigError: the directory or the file is missing or unreadable, or a value is wrong.
         """
-        directory = Path(directory)
-        if not directory.is_dir():
-            raise ConfigError(
-                f"There is no model directory {directory}.", "Give the path of a directory that holds config.json."
-            )
-        path = directory / "config.json"
-        if not path.is_file():
-            raise ConfigError(
-                f"{directory} has no config.json.",
-                "Give the path of a checkpoint directory, or download its config.json as well.",
-            )
+        path = _config_path(directory)
         raw = read_object(path)
-        generation, modelopt = directory / "generation_config.json", directory / "hf_quant_config.json"
+        generation, modelopt = path.with_name("generation_config.json"), path.with_name("hf_quant_config.json")
         if raw.get("eos_token_id") is None and generation.is_file():
             raw["eos_token_id"] = read_object(generation).get("eos_token_id")
         if raw.get("quantization") is None and raw.get("quantization_config") is None and modelopt.is_file():
@@ -152,6 +142,35 @@ class ModelConfig:
             dtype=dtype,
             quantization=_quantization(top),
         )
+
+
+def family_of(directory: Path) -> str | None:
+    """`model_type` of a directory's config.json, supported or not; None when the file is unreadable.
+
+    Raises:
+        ConfigError: the directory or the file is missing.
+    """
+    path = _config_path(directory)
+    try:
+        family = read_object(path).get("model_type")
+    except ConfigError:
+        return None
+    return family if isinstance(family, str) else None
+
+
+def _config_path(directory: Path) -> Path:
+    directory = Path(directory)
+    if not directory.is_dir():
+        raise ConfigError(
+            f"There is no model directory {directory}.", "Give the path of a directory that holds config.json."
+        )
+    path = directory / "config.json"
+    if not path.is_file():
+        raise ConfigError(
+            f"{directory} has no config.json.",
+            "Give the path of a checkpoint directory, or download its config.json as well.",
+        )
+    return path
 
 
 def _text_config(f: Fields) -> TextConfig:

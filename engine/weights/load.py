@@ -184,7 +184,7 @@ def _materialise(
         files=tuple(dict.fromkeys(info.file.name for info in tensors)),
         tensors=len(tensors),
         nbytes=sum(info.nbytes for info in tensors),
-        skipped=plan.skipped,
+        skipped={key: tuple(info.name for info in infos) for key, infos in plan.skipped.items()},
         packing=packing,
         expanded=not keep and any(module.quantization for module in plan.modules),
         notes=plan.notes,

@@ -11,7 +11,17 @@ from engine.errors import CheckpointError
 from engine.model.linear import Quantization
 from engine.weights.header import FLOATS, TensorInfo
 from engine.weights.packing import Declared, describe, infer
-from engine.weights.rename import CALIBRATION, Join, Scope, Source, identify, published_name, scope_of
+from engine.weights.rename import (
+    CALIBRATION,
+    Join,
+    Scope,
+    Source,
+    identify,
+    layout_of,
+    mlx_name,
+    published_name,
+    scope_of,
+)
 from engine.weights.targets import Target
 
 _SHOWN = 12
@@ -51,6 +61,14 @@ class Problems:
     def __bool__(self) -> bool:
         return bool(self.missing or self.unexpected or self.wrong)
 
+    def sentences(self) -> tuple[str, ...]:
+        """One sentence per problem."""
+        return (
+            *(f"{name} is missing." for name in self.missing),
+            *(f"{name} is unexpected." for name in self.unexpected),
+            *(f"{what}." for what in self.wrong),
+        )
+
     def error(self, directory: Path) -> CheckpointError:
         parts = [
             f"{len(items)} {what}: {_some(items)}"
@@ -73,8 +91,8 @@ class Plan:
 
     modules: tuple[Module, ...]
     """In the order of their place on disk."""
-    skipped: Mapping[str, tuple[str, ...]]
-    """vision, audio, calibration -> names of tensors that are not needed."""
+    skipped: Mapping[str, tuple[TensorInfo, ...]]
+    """vision, audio, calibration -> tensors that are not needed."""
     problems: Problems
     notes: tuple[str, ...]
 
@@ -84,7 +102,7 @@ def make_plan(
 ) -> Plan:
     """Assign tensors to the `targets` of one `scope`; tensors of the other scope are passed over silently."""
     problems = Problems()
-    skipped: dict[str, list[str]] = defaultdict(list)
+    skipped: dict[str, list[TensorInfo]] = defaultdict(list)
     found: dict[str, tuple[Source, tuple[Target, ...], dict[str, TensorInfo]]] = {}
     for info in tensors.values():
         source = identify(info.name)
@@ -92,13 +110,13 @@ def make_plan(
             if scope_of(info.name) is scope:
                 problems.unexpected.append(info.name)
         elif source.scope in (Scope.VISION, Scope.AUDIO):
-            skipped[source.scope.value].append(info.name)
+            skipped[source.scope.value].append(info)
         elif source.scope is scope:
             wanted = tuple(targets[name] for name in source.targets if name in targets)
             if len(wanted) != (1 if source.either else len(source.targets)):
                 problems.unexpected.append(info.name)
             elif source.leaf in CALIBRATION:
-                skipped["calibration"].append(info.name)
+                skipped["calibration"].append(info)
             else:
                 found.setdefault(source.module, (source, wanted, {}))[2][source.leaf] = info
 
@@ -114,11 +132,11 @@ def make_plan(
         if module is not None:
             modules.append(module)
             notes.extend(_compare(module, declared, problems))
-    problems.missing.extend(
-        published_name(target.name) for target in targets.values() if target.name not in owners and not target.optional
-    )
+    spell = mlx_name if layout_of(tensors) == "mlx-vlm" else published_name
+    absent = (spell(target.name) for target in targets.values() if target.name not in owners and not target.optional)
+    problems.missing.extend(dict.fromkeys(absent))
     modules.sort(key=lambda m: min((info.file.name, info.offset) for info in m.tensors.values()))
-    return Plan(tuple(modules), {key: tuple(names) for key, names in skipped.items()}, problems, tuple(notes))
+    return Plan(tuple(modules), {key: tuple(infos) for key, infos in skipped.items()}, problems, tuple(notes))
 
 
 def _check_module(

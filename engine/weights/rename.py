@@ -8,8 +8,14 @@ head keeps its published prefix everywhere. Canonical names are those of `engine
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum
+from typing import Literal
+
+Layout = Literal[
+    "published", "published names, split experts", "transformers", "transformers, text only", "mlx-vlm", "unknown"
+]
 
 
 class Scope(Enum):
@@ -194,6 +200,18 @@ def targets_of_module(path: str) -> tuple[str, ...]:
 def scope_of(name: str) -> Scope:
     """The part of a checkpoint that a tensor's prefix puts it in (the backbone when no other part claims it)."""
     return _root(name)[0]
+
+
+def layout_of(names: Collection[str]) -> Layout:
+    """The layout that the tensors of a checkpoint are named after."""
+    if any(name.startswith("model.llm.") for name in names):
+        split = any(".mlp.experts.gate_proj." in name for name in names)
+        return "published names, split experts" if split else "published"
+    if any(name.startswith("language_model.model.") for name in names):
+        return "mlx-vlm"
+    if any(name.startswith("model.language_model.") for name in names):
+        return "transformers"
+    return "transformers, text only" if any(name.startswith("model.layers.") for name in names) else "unknown"
 
 
 def published_name(target: str) -> str:

@@ -1,0 +1,112 @@
+"""What a checkpoint directory holds, from config.json and safetensors headers alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import prod
+from pathlib import Path
+
+from engine.config import ModelConfig, family_of
+from engine.errors import CheckpointError, ConfigError, HeadError
+from engine.weights.head import HeadFound, HeadMissing, find_head
+from engine.weights.load import plan_backbone, plan_head
+from engine.weights.packing import describe
+from engine.weights.plan import Module
+from engine.weights.recipe import ModuleClass, module_class
+from engine.weights.rename import Layout, layout_of
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """The findings; `problems` is empty when the engine can load the directory."""
+
+    directory: Path
+    family: str | None
+    """`model_type` of config.json, whether it is supported or not; None without a readable one."""
+    config: ModelConfig | None
+    """None when config.json is unusable."""
+    layout: Layout = "unknown"
+    packing: Mapping[str, int] = field(default_factory=dict[str, int])
+    """How the matrices of backbone and head are stored -> how many."""
+    sizes: Mapping[ModuleClass, int] = field(default_factory=dict[ModuleClass, int])
+    """Bytes on disk by module class; mtp and other include the head's small tensors."""
+    parameters: int = 0
+    """Weights of the backbone."""
+    skipped: Mapping[str, int] = field(default_factory=dict[str, int])
+    """vision, audio, calibration -> bytes on disk of tensors that a text model has no use for."""
+    head: HeadFound | HeadMissing = field(default_factory=lambda: HeadMissing("Not looked for."))
+    problems: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def nbytes(self) -> int:
+        return sum(self.sizes.values()) + sum(self.skipped.values())
+
+
+def inspect(directory: Path | str) -> Inspection:
+    """Look at a checkpoint without reading its data.
+
+    Raises:
+        ConfigError: there is no such directory, or no config.json in it. Everything else becomes a problem.
+    """
+    directory = Path(directory)
+    family = family_of(directory)
+    head = find_head(directory)
+    try:
+        config = ModelConfig.from_directory(directory)
+    except ConfigError as error:
+        return Inspection(directory, family, None, head=head, problems=(f"{error.title} {error.hint}",))
+
+    problems: list[str] = []
+    modules: list[Module] = []
+    layout: Layout = "unknown"
+    skipped: dict[str, int] = {}
+    notes: tuple[str, ...] = ()
+    parameters = 0
+    try:
+        backbone = plan_backbone(directory, config)
+    except CheckpointError as error:
+        problems.append(f"{error.title} {error.hint}")
+    else:
+        modules.extend(backbone.modules)
+        layout = layout_of([info.name for module in backbone.modules for info in module.tensors.values()])
+        skipped = {kind: sum(info.nbytes for info in infos) for kind, infos in backbone.skipped.items()}
+        notes = backbone.notes
+        parameters = sum(prod(target.shape) for module in backbone.modules for target in module.targets)
+        problems.extend(backbone.problems.sentences())
+    if isinstance(head, HeadFound):
+        try:
+            plan = plan_head(config, head)[1]
+        except (CheckpointError, HeadError) as error:
+            problems.append(f"MTP head: {error.title} {error.hint}")
+        else:
+            modules.extend(plan.modules)
+            problems.extend(f"MTP head: {sentence}" for sentence in plan.problems.sentences())
+    return Inspection(
+        directory=directory,
+        family=family,
+        config=config,
+        layout=layout,
+        packing=_packing(modules),
+        sizes=_sizes(modules),
+        parameters=parameters,
+        skipped=skipped,
+        head=head,
+        problems=tuple(problems),
+        notes=notes,
+    )
+
+
+def _packing(modules: list[Module]) -> Counter[str]:
+    return Counter(
+        describe(module.quantization) for module in modules for target in module.targets if target.kind == "matrix"
+    )
+
+
+def _sizes(modules: list[Module]) -> Counter[ModuleClass]:
+    sizes = Counter[ModuleClass]()
+    for module in modules:
+        sizes[module_class(module.targets[0].name)] += module.nbytes
+    return sizes
