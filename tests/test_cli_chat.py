@@ -124,7 +124,7 @@ def test_new_forgets_the_conversation() -> None:
 
 def test_stats_shows_everything_measured() -> None:
     _, screen = chat(FakeSession([answer()]), "hello", "/stats")
-    assert "5 of 8 (62 %)" in screen
+    assert "5 of 8, 62 %" in screen
     assert "100%, 50%, 50%, 50%" in screen
     assert "28 in (0 cached), 8 out" in screen
     assert "plain steps       0, – ms each" in screen

@@ -85,8 +85,8 @@ def stats_table(stats: GenerationStats) -> str:
     """Everything that was measured about an answer, a line each."""
     positions = DASH if stats.per_position is None else ", ".join(f"{share:.0%}" for share in stats.per_position)
     rows = [
-        ("tokens per round", f"{_figure(stats.acceptance_length, '.2f')} (bonus token included)"),
-        ("drafts accepted", f"{stats.accepted} of {stats.drafted} ({_percent(stats.acceptance_rate)})"),
+        ("tokens per round", _figure(stats.acceptance_length, ".2f")),
+        ("drafts accepted", f"{stats.accepted} of {stats.drafted}, {_percent(stats.acceptance_rate)}"),
         ("by position", positions),
         ("rounds", f"{stats.rounds}, {_figure(stats.ms_per_round, '.1f')} ms each"),
         ("plain steps", f"{stats.plain_steps}, {_figure(stats.ms_per_plain_step, '.1f')} ms each"),
