@@ -81,7 +81,7 @@ class Database:
         writer, reader = connections
         try:
             with _translated(path):
-                read_only = _prepare(writer, reader, path, notices, clock, migrations)
+                read_only = _prepare(writer, reader, path, notices, clock=clock, migrations=migrations)
         except BaseException:
             writer.close()
             reader.close()
@@ -187,6 +187,7 @@ def _prepare(
     reader: sqlite3.Connection,
     path: Path,
     notices: list[str],
+    *,
     clock: Callable[[], float],
     migrations: Sequence[Migration],
 ) -> bool:

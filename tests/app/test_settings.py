@@ -264,6 +264,20 @@ class TestFile:
         assert file.load().settings == OTHER
         assert [path.name for path in file.path.parent.iterdir()] == ["settings.json"]
 
+    def test_a_broken_file_that_cannot_be_renamed(self, file: SettingsFile, monkeypatch: pytest.MonkeyPatch) -> None:
+        put(file, "{")
+
+        def refuse(*_: object) -> None:
+            raise PermissionError(13, "Permission denied")
+
+        monkeypatch.setattr(Path, "replace", refuse)
+        loaded = file.load()
+        assert loaded.settings == Settings()
+        assert "could not be renamed" in loaded.notices[0]
+        with pytest.raises(SettingsError, match="Permission denied"):
+            file.save(OTHER)
+        assert file.path.read_text() == "{"
+
     def test_links_and_permissions_survive(self, file: SettingsFile, tmp_path: Path) -> None:
         target = tmp_path / "synced.json"
         target.write_text("{}")
@@ -329,6 +343,9 @@ class TestToken:
         assert stat.S_IMODE(token_file.stat().st_mode) == 0o600
 
     def test_the_environment_goes_first(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("HF_TOKEN", "hf_environment")
+        assert credentials.token_origin() == "environment"
+        monkeypatch.delenv("HF_TOKEN")
         credentials.save_token("hf_stored")
         monkeypatch.setenv("HF_TOKEN", "hf_environment")
         assert (credentials.token(), credentials.token_origin()) == ("hf_environment", "environment")

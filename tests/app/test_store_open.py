@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from store_samples import Clock, branched_chat, contents, exchange
 
-from app.store.errors import BusyError, ReadOnlyError, StoreError
+from app.store.errors import BusyError, DamagedError, ReadOnlyError, StoreError
 from app.store.history import History
 from app.store.records import Answer
 from engine.errors import UserError
@@ -154,6 +154,13 @@ class TestNewerSchema:
         with closing(History.open(newer)) as history, pytest.raises(StoreError, match="newer"):
             history.chats.list()
 
+    def test_whose_index_is_damaged_is_not_mended(self, newer: Path) -> None:
+        with closing(sqlite3.connect(newer)) as connection:
+            connection.execute("DELETE FROM message_index_data WHERE id > 10")
+            connection.commit()
+        with closing(History.open(newer)) as history, pytest.raises(DamagedError):
+            history.search("hello")
+
 
 class TestWriteLock:
     """Another program holds the lock that a write needs."""
@@ -264,6 +271,35 @@ class TestTrouble:
             assert hit.snippet == "question 2"
             with history.database.write() as connection:
                 connection.execute("INSERT INTO message_index (message_index, rank) VALUES ('integrity-check', 1)")
+
+    def test_a_file_that_became_unwritable(self, path: Path) -> None:
+        with closing(History.open(path)) as history:
+            chat = history.chats.create(title="kept")
+            with history.database.write() as connection:
+                connection.execute("PRAGMA query_only = ON")
+            with pytest.raises(StoreError, match="cannot be used"):
+                history.messages.send(chat.id, "first")
+            assert history.chats.list() == [chat]
+
+    def test_a_damaged_file_that_cannot_be_renamed(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        path.parent.mkdir()
+        path.write_bytes(b"garbage" * 1_000)
+
+        def refuse(*_: object) -> None:
+            raise PermissionError(13, "Permission denied")
+
+        monkeypatch.setattr(Path, "replace", refuse)
+        with pytest.raises(StoreError, match="could not be renamed"):
+            History.open(path)
+        assert path.read_bytes() == b"garbage" * 1_000
+
+    def test_a_bug_in_reading_stays_a_bug(self) -> None:
+        with (
+            closing(History.in_memory()) as history,
+            pytest.raises(sqlite3.OperationalError, match="nowhere"),
+            history.database.read() as connection,
+        ):
+            connection.execute("SELECT * FROM nowhere")
 
     def test_a_bug_inside_a_transaction_undoes_it(self, path: Path) -> None:
         with closing(History.open(path)) as history:
