@@ -15,8 +15,6 @@ from engine.fields import Fields, read_object
 
 FAMILIES = ("inkling_mm_model", "inkling", "inkling_text")
 """Values of `model_type` that name a first-generation Inkling; `inkling` is what older MLX conversions wrote."""
-ACTIVATIONS = {"silu": "silu", "swish": "silu", "gelu": "gelu", "gelu_pytorch_tanh": "gelu_tanh"}
-"""`hidden_act` -> `TextConfig.activation`: SiLU, or GELU exact or in its tanh approximation."""
 _KINDS = {"hybrid_sliding": True, "hybrid": False}
 _MLP_KINDS = {"dense": True, "sparse": False}
 
@@ -61,7 +59,6 @@ class TextConfig:
     num_shared_experts: int
     route_scale: float
     mup_multiplier: float
-    activation: str
     max_positions: int
 
     @property
@@ -179,6 +176,7 @@ def _text_config(f: Fields) -> TextConfig:
     for switch in ("q_bias", "o_bias", "tie_word_embeddings"):
         f.fixed(switch, False)
     f.fixed("gate_activation", "sigmoid")
+    f.fixed("hidden_act", "silu")
     f.fixed("final_logit_softcapping", None)
     f.fixed("mtp_hidden_states_first", True)
 
@@ -236,7 +234,6 @@ def _text_config(f: Fields) -> TextConfig:
         num_shared_experts=shared,
         route_scale=f.number("route_scale", low=0.0, high=1e6, default=None if experts else 1.0),
         mup_multiplier=f.number("logits_mup_width_multiplier", "embedding_multiplier", low=0.0, high=1e6),
-        activation=f.choice("hidden_act", among=ACTIVATIONS, default="silu"),
         max_positions=f.integer("model_max_length", "max_position_embeddings", low=1, high=1 << 40),
     )
 

@@ -99,18 +99,6 @@ class Fields:
             raise self.wrong(name, value, "true or false")
         return value
 
-    def choice(self, *names: str, among: Mapping[str, str], default: str | None = None) -> str:
-        """One of the keys of `among`; returns the value it stands for."""
-        accepted = " or ".join(f'"{key}"' for key in among)
-        name, value = self.raw(*names)
-        if value is None:
-            if default is None:
-                raise self.missing(*names, accepted=accepted)
-            return default
-        if not isinstance(value, str) or value not in among:
-            raise self.wrong(name, value, accepted)
-        return among[value]
-
     def fixed(self, name: str, only: object) -> None:
         """A switch that every model of the family sets the same way: absent, or exactly `only`."""
         if name not in self._raw:
