@@ -118,6 +118,16 @@ def test_convert_names_a_wrong_recipe(
     assert not (tmp_path / "copy").exists()
 
 
+def test_inspect_names_what_is_wrong(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    without_head(checkpoint)
+    assert main(["inspect", str(checkpoint)]) == 0
+    assert "MTP head   none: " in capsys.readouterr().out
+    truncate(checkpoint)
+    assert main(["inspect", str(checkpoint), "--json"]) == 2
+    (problem,) = json.loads(capsys.readouterr().out)["problems"]
+    assert SHARD in problem
+
+
 def test_inspect_describes_a_checkpoint(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", str(TINY)]) == 0
     text = capsys.readouterr().out

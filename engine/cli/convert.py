@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.cli.arguments import Subparsers, UsageError
-from engine.cli.terminal import Terminal
+from engine.cli.terminal import Terminal, size
 
 if TYPE_CHECKING:
     from engine.model.linear import Quantization
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
         }
         terminal.write(json.dumps(line, ensure_ascii=False) + "\n")
     else:
-        terminal.write(f"{report.directory}: {report.nbytes / 1e6:.1f} MB\n")
+        terminal.write(f"{report.directory}: {size(report.nbytes)}\n")
         for how, count in report.packing.items():
             terminal.write(f"  {count} matrices: {how}\n")
         terminal.write(
@@ -75,16 +75,16 @@ def parse_recipe(default: str, assignments: list[str]) -> Recipe:
     """The recipe that `--quantize` and the `--set` options describe. Raises `UserError`."""
     from engine.weights.recipe import QUANTIZED_CLASSES, ModuleClass, Recipe
 
+    known: dict[str, ModuleClass] = {kind: kind for kind in QUANTIZED_CLASSES}
     classes: dict[ModuleClass, Quantization | None] = {}
     for assignment in assignments:
         name, equals, how = assignment.partition("=")
-        kind = next((kind for kind in QUANTIZED_CLASSES if kind == name), None)
-        if kind is None or not equals:
+        if name not in known or not equals:
             raise UsageError(
                 f"--set {assignment} names no class of matrices.",
                 f"Write CLASS=HOW, with one of {', '.join(QUANTIZED_CLASSES)}.",
             )
-        classes[kind] = _quantization(how)
+        classes[known[name]] = _quantization(how)
     return Recipe(_quantization(default), classes)
 
 

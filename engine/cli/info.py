@@ -13,6 +13,7 @@ from typing import Any
 
 import engine
 from engine.cli.arguments import Subparsers
+from engine.cli.terminal import size
 from engine.errors import UserError
 from engine.paths import demo_checkpoint, user_paths
 
@@ -63,7 +64,7 @@ def collect() -> dict[str, Any]:
             "logs": str(paths.logs),
             "demo": _demo(),
         },
-        "models": [{"name": name, "bytes": size} for name, size in _installed(paths.models)],
+        "models": [{"name": name, "bytes": count} for name, count in _installed(paths.models)],
     }
 
 
@@ -78,10 +79,10 @@ def as_text(report: dict[str, Any]) -> str:
         ("device", f"{device['default']} {device['name'] or ''}, {device['cores']} cores"),
         ("BLAS", f"{blas['state']}: {blas['detail']}"),
         ("", blas["library"] or ""),
-        ("memory", f"{_gigabytes(memory['available'])} of {_gigabytes(memory['total'])} free"),
+        ("memory", f"{size(memory['available'])} of {size(memory['total'])} free"),
         *[(name, place or "not bundled") for name, place in paths.items()],
         ("models", "" if report["models"] else "none installed beside the bundled demo"),
-        *[("", f"{model['name']}  {_gigabytes(model['bytes'])}") for model in report["models"]],
+        *[("", f"{model['name']}  {size(model['bytes'])}") for model in report["models"]],
     ]
     return "\n".join(f"{name:<10}{value}" for name, value in rows if name or value)
 
@@ -121,7 +122,3 @@ def _available_memory() -> int | None:
             if line.startswith("MemAvailable:"):
                 return int(line.split()[1]) * 1024
     return None
-
-
-def _gigabytes(size: int | None) -> str:
-    return "unknown" if size is None else f"{size / 1e9:.1f} GB"

@@ -109,6 +109,14 @@ def truth_line(draft: DraftStatus) -> str | None:
     return f"drafter: asked for {draft.requested}, ran {draft.effective}{because}"
 
 
+def size(count: int | None) -> str:
+    """A number of bytes in the largest decimal unit that leaves a figure before the point."""
+    if count is None:
+        return DASH
+    unit, name = next(((unit, name) for unit, name in ((1e9, "GB"), (1e6, "MB")) if count >= unit), (1e3, "kB"))
+    return f"{count / unit:.1f} {name}"
+
+
 def _figure(value: float | None, form: str) -> str:
     return DASH if value is None else format(value, form)
 
