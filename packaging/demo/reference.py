@@ -113,11 +113,11 @@ def published(tensors: dict[str, Tensor], config: Config) -> dict[str, Tensor]:
         if layer and int(layer[1]) >= config.dense_mlp_idx:
             key = key.replace("mlp.global_scale", "mlp.gate.global_scale")
         result[key] = value.contiguous()
-    for key in [key for key in result if key.endswith(".gate_proj.weight")]:
-        gate, up = result.pop(key), result.pop(key.replace(".gate_proj.", ".up_proj."))
-        if ".shared_experts." in key:
+    for name in [name for name in result if name.endswith(".gate_proj.weight")]:
+        gate, up = result.pop(name), result.pop(name.replace(".gate_proj.", ".up_proj."))
+        if ".shared_experts." in name:
             gate, up = (part.unflatten(0, (config.n_shared_experts, -1)) for part in (gate, up))
-            key = key.replace("gate_proj.weight", "shared_w13_weight")
+        key = name.replace(".shared_experts.gate_proj.weight", ".shared_experts.shared_w13_weight")
         key = key.replace(".switch_mlp.gate_proj.weight", ".experts.w13_weight")
         key = key.replace(".mlp.gate_proj.weight", ".mlp.w13_dn.weight")
         result[key] = torch.stack([gate, up], -2).flatten(-3, -2).contiguous()
@@ -137,7 +137,7 @@ def passes(student: Student, ids: list[int]) -> tuple[Tensor, list[Tensor]]:
 
 
 def greedy(student: Student, prompt: list[int], stop: int, guess: list[int]) -> list[int]:
-    """The greedy continuation, by Jacobi iteration: check a guessed continuation in one pass and mend its first error."""
+    """The greedy continuation, by Jacobi iteration: check a guess in one pass, mend it from its first error on."""
     guess = guess[:MAX_TOKENS] + [0] * (MAX_TOKENS - len(guess))
     while True:
         choices = passes(student, prompt + guess)[0].argmax(-1).tolist()[len(prompt) - 1 : -1]
@@ -167,7 +167,9 @@ def margins(logits: Tensor) -> list[float]:
     return [round(value, 4) for value in (best[:, 0] - best[:, 1]).tolist()]
 
 
-def depths_table(student: Student, prompt: list[int], continuation: list[int]) -> tuple[dict[str, Any], Tensor, list[Tensor]]:
+def depths_table(
+    student: Student, prompt: list[int], continuation: list[int]
+) -> tuple[dict[str, Any], Tensor, list[Tensor]]:
     """fixed_draft_depth for every k, with the logits of the trunk and of the depths."""
     trunk, drafts = passes(student, prompt + continuation)
     guesses = [draft.argmax(-1).tolist() for draft in drafts]
@@ -182,7 +184,7 @@ def write(student: Student, directory: Path, cases: list[dict[str, Any]], out: P
         prompt = case["prompt_ids"]
         ids = greedy(student, prompt, stop, case["greedy_ids"])
         table, trunk, drafts = depths_table(student, prompt, ids)
-        first = len(prompt) - 1
+        first, last = len(prompt) - 1, len(prompt) + len(ids) - 2
         result.append(
             {
                 "prompt": case["prompt"],
@@ -191,7 +193,7 @@ def write(student: Student, directory: Path, cases: list[dict[str, Any]], out: P
                 "greedy_ids": ids,
                 "margins": margins(trunk[first:-1]),
                 "fixed_draft_depth": table,
-                "draft_margins": [margins(draft[first : len(prompt) + len(ids) - 2 - j]) for j, draft in enumerate(drafts)],
+                "draft_margins": [margins(draft[first : last - j]) for j, draft in enumerate(drafts)],
             }
         )
         print(json.dumps({"prompt": case["prompt"], "tokens": len(ids), **{k: v["rounds"] for k, v in table.items()}}))
