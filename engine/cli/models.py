@@ -1,0 +1,227 @@
+"""`inkstand models`: what is on disk, and looking after it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from engine.cli.arguments import Subparsers, UsageError
+from engine.cli.terminal import DASH, Terminal
+from engine.cli.units import size
+
+if TYPE_CHECKING:
+    from engine.hub.entry import Model
+    from engine.hub.library import Library
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Adds the command and what it can do."""
+    parser = subparsers.add_parser("models", help="list, check, delete, move and pair the models on disk")
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", dest="action")
+    listing = actions.add_parser("list", help="every model, and downloads that are not complete")
+    details = actions.add_parser("info", help="everything that is known about a model")
+    verify = actions.add_parser("verify", help="read a model's files again and compare their checksums")
+    remove = actions.add_parser("remove", help="delete what Inkstand downloaded into a model's folder")
+    pair = actions.add_parser("pair", help="choose the MTP head that a model is used with")
+    catalog = actions.add_parser("catalog", help="the known checkpoints, with what they need")
+    move = actions.add_parser("move", help="choose another models folder and move the models there")
+    folders = actions.add_parser("folders", help="further folders to look for models in")
+    for action, work in (
+        (listing, _list), (details, _info), (verify, _verify), (remove, _remove), (pair, _pair), (catalog, _catalog),
+        (move, _move), (folders, _folders),
+    ):  # fmt: skip
+        action.set_defaults(run=run, work=work)
+    for action in (details, verify, remove):
+        action.add_argument("model", metavar="MODEL", help="owner/name or path")
+    for action in (listing, details, verify, catalog):
+        action.add_argument("--json", action="store_true", help="print JSON")
+    remove.add_argument("--yes", action="store_true", help="do not ask")
+    pair.add_argument("model", metavar="MODEL", help="owner/name or path")
+    which = pair.add_mutually_exclusive_group(required=True)
+    which.add_argument("head", metavar="HEAD", nargs="?", help="model or folder that holds the head")
+    which.add_argument("--none", action="store_true", help="no head, even where the model has its own")
+    which.add_argument("--auto", action="store_true", help="the model's own head, or one that fits")
+    catalog.add_argument("--memory", metavar="GB", type=float, help="only what runs on a Mac with so much memory")
+    move.add_argument("folder", metavar="DIR", type=Path, help="the new models folder")
+    folders.add_argument("--add", metavar="DIR", type=Path, help="look there, too")
+    folders.add_argument("--remove", metavar="DIR", type=Path, help="look there no more; nothing is deleted")
+    parser.set_defaults(run=run, work=_list, json=False)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Does what was asked. Raises UserError."""
+    from engine.installed import open_library
+
+    work: Callable[[Library, argparse.Namespace], int] = args.work
+    return work(open_library(), args)
+
+
+def _list(library: Library, args: argparse.Namespace) -> int:
+    from engine.hub.jobs import read_downloads
+
+    models = library.models()
+    waiting = [d for d in read_downloads(library.journals) if d.progress.state != "ready"]
+    if args.json:
+        downloads = [d.progress.to_json() for d in waiting]
+        print(json.dumps({"models": [m.to_json() for m in models], "downloads": downloads}, ensure_ascii=False))
+        return 0
+    if not models and not waiting:
+        print("No models yet. `inkstand models catalog` lists what there is to download.")
+    rows = [[m.name, m.status, size(m.size), _kind(m), _head(m, models, library), m.source] for m in models]
+    _table([["MODEL", "STATE", "SIZE", "KIND", "MTP HEAD", "FROM"], *rows] if rows else [])
+    for download in waiting:
+        progress = download.progress
+        print(f"{progress.repo}: {progress.state}, {size(progress.done)} of {size(progress.total)}, {progress.target}")
+    return 0
+
+
+def _info(library: Library, args: argparse.Namespace) -> int:
+    models = library.models()
+    model = library.find(args.model, models)
+    if args.json:
+        print(json.dumps(model.to_json(), ensure_ascii=False))
+        return 0
+    facts = model.facts
+    commit = f"{model.revision or DASH} at {(model.commit or DASH)[:12]}"
+    checked = "by checksum" if model.verified else "headers only"
+    rows = [
+        ["folder", str(model.path)],
+        ["from", f"{model.source}{f', {model.repo}' if model.repo else ''}"],
+        ["revision", commit],
+        ["state", f"{model.status}" + (f", checked {checked}" if model.status == "ready" else "")],
+        ["problem", model.problem or ""],
+        ["lacks", ", ".join(model.missing)],
+        ["size", size(model.size)],
+        ["family", (facts and facts.family) or "not an Inkling model"],
+        ["layout", (facts and facts.layout) or DASH],
+        ["quantization", (facts and facts.quantization) or DASH],
+        ["MTP head", _head(model, models, library)],
+        ["", (facts and facts.head_note) or ""],
+    ]
+    print(model.name)
+    _table([row for row in rows if row[1]])
+    return 0
+
+
+def _verify(library: Library, args: argparse.Namespace) -> int:
+    from engine.hub.storage import verify_model
+
+    model, terminal = library.find(args.model), Terminal()
+    found = verify_model(model, lambda name, done, total: terminal.progress(done / max(total, 1), name))
+    terminal.clear_progress()
+    if args.json:
+        groups = {"good": found.good, "damaged": found.damaged, "missing": found.missing, "unknown": found.unknown}
+        print(json.dumps({"model": model.name, "ok": found.ok, **groups}, ensure_ascii=False))
+    else:
+        for word, names in (("damaged", found.damaged), ("missing", found.missing), ("no checksum", found.unknown)):
+            for name in names:
+                print(f"{word}: {name}")
+        print(f"{model.name}: {len(found.good)} files are as downloaded.")
+        if not found.ok:
+            print(f"Fetch the rest again: inkstand download {model.repo or model.name}", file=sys.stderr)
+    return 0 if found.ok else 2
+
+
+def _remove(library: Library, args: argparse.Namespace) -> int:
+    from engine.hub.storage import remove_model
+
+    model = library.find(args.model)
+    if model.status == "unavailable":
+        library.forget(model)
+        print(f"{model.name} is forgotten; its folder was not there, so nothing was deleted.")
+        return 0
+    if not args.yes:
+        if not sys.stdin.isatty():
+            raise UsageError("Nobody is there to confirm.", "Add --yes to delete without a question.")
+        if input(f"Delete {model.name} ({size(model.size)}) in {model.path}? [y/N] ").strip().lower() not in (
+            "y",
+            "yes",
+        ):
+            print("Nothing was deleted.")
+            return 0
+    removal = remove_model(model, library.journals)
+    library.forget(model)
+    print(f"{size(removal.freed)} freed.")
+    for name in removal.kept:
+        print(f"kept, as Inkstand did not put it there or it was changed: {name}")
+    return 0
+
+
+def _pair(library: Library, args: argparse.Namespace) -> int:
+    models = library.models()
+    model = library.find(args.model, models)
+    if args.auto:
+        library.unpair(model)
+    else:
+        library.pair(model, None if args.none else library.find(args.head, models))
+    print(f"{model.name}: {_head(model, models, library)}")
+    return 0
+
+
+def _catalog(_: Library, args: argparse.Namespace) -> int:
+    from engine.hub.catalog import CATALOG, CONTEXT, that_run_in
+
+    entries = CATALOG if args.memory is None else that_run_in(int(args.memory * 1e9))
+    if args.json:
+        rows = [
+            {"repo": e.repo, "quantization": e.quantization, "size": e.size, "has_head": e.has_head,
+             "head_repo": e.original.repo, "download": e.download, "memory": e.memory, "machine": e.machine}
+            for e in entries
+        ]  # fmt: skip
+        print(json.dumps(rows))
+        return 0
+    head = ["CHECKPOINT", "WEIGHTS", "DOWNLOAD", "NEEDS", "MAC WITH", "FORMAT", ""]
+    lines = [
+        [e.repo, size(e.size), size(e.download), size(e.memory), size(e.machine), e.quantization, e.note]
+        for e in entries
+    ]
+    _table([head, *lines])
+    print(f"Download includes the MTP head of the original; needs are for {CONTEXT} tokens of context.")
+    return 0
+
+
+def _move(library: Library, args: argparse.Namespace) -> int:
+    from engine.hub.move import move_models
+
+    terminal = Terminal()
+    moved = move_models(
+        library, args.folder, report=lambda done, total: terminal.progress(done / max(total, 1), "Moving models")
+    )
+    terminal.clear_progress()
+    print(f"Models are in {library.models_folder}; {size(moved)} moved.")
+    return 0
+
+
+def _folders(library: Library, args: argparse.Namespace) -> int:
+    if args.add:
+        library.add_folder(args.add.expanduser())
+    if args.remove:
+        library.remove_folder(args.remove.expanduser())
+    for folder in (str(library.models_folder), *library.settings.read().folders):
+        print(folder)
+    return 0
+
+
+def _kind(model: Model) -> str:
+    if model.facts is None or model.facts.family is None:
+        return DASH
+    return model.facts.quantization or DASH if model.facts.backbone else "MTP head only"
+
+
+def _head(model: Model, models: list[Model], library: Library) -> str:
+    if model.facts is not None and not model.facts.backbone:
+        return "for other models" if model.has_head else DASH
+    head = library.head_for(model, models)
+    if head is None:
+        return "none"
+    return "own" if head.path == model.path else head.name
+
+
+def _table(rows: list[list[str]]) -> None:
+    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))] if rows else []
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

@@ -1,0 +1,80 @@
+"""The models of this user: the hub's library together with what the weights reader knows of a folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from engine.config import FAMILIES
+from engine.errors import CheckpointError, UserError
+from engine.hub.facts import ModelFacts
+from engine.hub.library import Library
+from engine.paths import UserPaths, user_paths
+from engine.weights.files import list_files
+from engine.weights.head import HeadFound
+from engine.weights.inspect import Inspection, inspect
+
+
+def open_library(paths: UserPaths | None = None) -> Library:
+    """The library in the user's data directory."""
+    return Library((paths or user_paths()).data, read_facts)
+
+
+def read_facts(directory: Path) -> ModelFacts:
+    """What a model folder holds, from its config and headers. What cannot be read is a problem, never an exception."""
+    try:
+        seen = inspect(directory)
+    except UserError as error:
+        return ModelFacts(None, problem=f"{error.title} {error.hint}".strip())
+    lacking = _lacking(directory)
+    found = isinstance(seen.head, HeadFound)
+    backbone = seen.parameters > 0 or bool(lacking)
+    problems = seen.problems
+    if not backbone and found:
+        # A folder with nothing but a head lacks every tensor of a model, and is none the worse for it.
+        problems = tuple(p for p in problems if p.startswith("MTP head:"))
+    return ModelFacts(
+        family="Inkling" if seen.family in FAMILIES else None,
+        layout=seen.layout if backbone else None,
+        quantization=_quantization(seen),
+        backbone=backbone,
+        head=found,
+        head_note=_head_note(seen),
+        lacking=lacking,
+        problem=problems[0] if problems and not lacking else None,
+        shape=_shape(seen),
+    )
+
+
+def _lacking(directory: Path) -> tuple[str, ...]:
+    """Weight files that the index names and that are not there."""
+    try:
+        index = list_files(directory).index or {}
+    except (CheckpointError, OSError):
+        return ()
+    return tuple(name for name in sorted(set(index.values())) if not (directory / name).is_file())
+
+
+def _quantization(seen: Inspection) -> str | None:
+    """How most of its matrices are stored."""
+    dtype = (seen.config.dtype if seen.config else None) or "unquantized"
+    kind = max(seen.packing, key=lambda name: seen.packing[name], default=None)
+    quantized = [name for name in seen.packing if name != "unquantized"]
+    return max(quantized, key=lambda name: seen.packing[name]) if quantized else kind and dtype
+
+
+def _head_note(seen: Inspection) -> str:
+    if isinstance(seen.head, HeadFound):
+        return f"{seen.head.depths} depth{'' if seen.head.depths == 1 else 's'} in {', '.join(seen.head.files)}"
+    return seen.head.reason
+
+
+def _shape(seen: Inspection) -> tuple[tuple[str, float], ...]:
+    if seen.config is None:
+        return ()
+    text = seen.config.text
+    return (
+        ("hidden_size", text.hidden_size),
+        ("vocab_size", text.vocab_size),
+        ("unpadded_vocab_size", text.unpadded_vocab_size),
+        ("logits_mup_width_multiplier", text.mup_multiplier),
+    )
