@@ -12,9 +12,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NoReturn, cast
+from typing import Any, cast
 
 from app.files import write_atomically
+from app.json_text import parse
 from app.settings import DraftDefault, Sampling, Settings, SettingsError
 
 _MAX_BYTES = 16 * 2**20
@@ -80,10 +81,7 @@ class SettingsFile:
             return {}
         if len(data) > _MAX_BYTES:
             raise ValueError(f"it is larger than {_MAX_BYTES} bytes")
-        try:
-            raw = json.loads(data.decode("utf-8-sig"), parse_constant=_refuse)
-        except RecursionError as error:
-            raise ValueError("it is nested too deeply") from error
+        raw = parse(data.decode("utf-8-sig"))
         if not isinstance(raw, dict):
             raise ValueError("it holds no JSON object")
         return cast("Json", raw)
@@ -180,7 +178,3 @@ def _merged(old: Json, new: Json) -> Json:
         else:
             merged[name] = value
     return merged
-
-
-def _refuse(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON number")

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Sequence
-from typing import Any, NoReturn, TypeGuard, cast
+from typing import Any, TypeGuard, cast
 
+from app.json_text import deeper_than, parse
 from app.store.errors import ImportFileError
 
 HINT = "Nothing was imported. Export the chat again, or mend the file in an editor."
-_MAX_DEPTH = 32
+_MAX_DEPTH = 64
 
 
 def parse_json(text: str, what: str) -> object:
-    """The value of a JSON text. Numbers that are not finite are refused, like everything else that is not JSON."""
+    """The value of a JSON text. Raises ImportFileError when it is none, or one that cannot be written again."""
     try:
-        return json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
-    except RecursionError as error:
-        raise ImportFileError(f"{what} is nested too deeply.", HINT) from error
+        return parse(text)
     except ValueError as error:
         raise ImportFileError(f"{what} is no valid JSON ({error}).", HINT) from error
 
@@ -82,7 +80,7 @@ class Entry:
         value = self._raw.get(name)
         if value is None:
             return None
-        if not isinstance(value, dict) or _deeper(cast("dict[str, Any]", value), _MAX_DEPTH):
+        if not isinstance(value, dict) or deeper_than(cast("dict[str, Any]", value), _MAX_DEPTH):
             raise self.wrong(name, f"an object nested at most {_MAX_DEPTH} deep")
         return cast("dict[str, Any]", value)
 
@@ -111,29 +109,3 @@ def _wrong(where: str, value: object, accepted: str) -> ImportFileError:
     shown = json.dumps(value)
     shown = shown if len(shown) <= 60 else shown[:59] + "…"
     return ImportFileError(f"{where.lstrip('.')} is {shown}; it must be {accepted}.", HINT)
-
-
-def _deeper(value: object, depth: int) -> bool:
-    level: list[object] = [value]
-    for _ in range(depth):
-        below: list[object] = []
-        for item in level:
-            if isinstance(item, dict):
-                below.extend(cast("dict[str, object]", item).values())
-            elif isinstance(item, list):
-                below.extend(cast("list[object]", item))
-        if not below:
-            return False
-        level = below
-    return True
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise ValueError(f"{text[:20]} is too large")
-    return value
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON number")

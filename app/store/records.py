@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from app.store.figures import to_json
@@ -180,7 +180,7 @@ def load_object(text: str | None) -> Json | None:
 
 
 def dump_tool_calls(calls: Iterable[ToolCall]) -> list[Json]:
-    return [asdict(call) for call in calls]
+    return [{"name": call.name, "arguments": call.arguments, "id": call.id} for call in calls]
 
 
 def load_tool_calls(calls: Iterable[Mapping[str, Any]]) -> tuple[ToolCall, ...]:

@@ -141,7 +141,7 @@ def message_field(name: str, value: object, index: int = 1) -> Callable[[Json], 
 
 
 DEEP: Json = {}
-for _ in range(100):
+for _ in range(80):
     DEEP = {"in": DEEP}
 
 HOSTILE: dict[str, tuple[Callable[[Json], str], str]] = {
@@ -151,6 +151,7 @@ HOSTILE: dict[str, tuple[Callable[[Json], str], str]] = {
     "not a number": (lambda _: '{"format": NaN}', "NaN is no JSON number"),
     "digits without end": (lambda _: '{"format": ' + "1" * 10_000 + "}", "no valid JSON"),
     "nested without end": (lambda _: "[" * 200_000, "nested too deeply"),
+    "nested as deep as the parser goes": (lambda _: '{"format":' + "[" * 980 + "]" * 980 + "}", "nested too deeply"),
     "another format": (wrecked(lambda valid: valid.update(format="notes")), r'^format is "notes"'),
     "format of another type": (
         wrecked(lambda valid: valid.update(format=[1] * 100)),
@@ -196,7 +197,7 @@ HOSTILE: dict[str, tuple[Callable[[Json], str], str]] = {
     "round as object": (message_field("rounds", [{}]), r"rounds\[0\] is {}"),
     "round with text": (message_field("rounds", [[1, 0, 0, 2.5], [1, 2, 3, "4"]]), r"rounds\[1\]"),
     "stats as list": (message_field("stats", [1]), r"messages\[1\]\.stats is \[1\]"),
-    "stats nested": (message_field("stats", DEEP), r"messages\[1\]\.stats .* nested at most 32 deep"),
+    "stats nested": (message_field("stats", DEEP), r"messages\[1\]\.stats .* nested at most 64 deep"),
     "options as text": (message_field("options", "x"), r"messages\[1\]\.options"),
     "tool call as text": (message_field("tool_calls", ["x"]), r"tool_calls\[0\] is \"x\""),
     "tool call nameless": (message_field("tool_calls", [{}]), r"tool_calls\[0\]\.name is missing"),

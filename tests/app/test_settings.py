@@ -202,8 +202,19 @@ class TestFile:
 
     @pytest.mark.parametrize(
         "content",
-        ["", "{", "[]", "null", "\0" * 100, b"\xff\xfe{}", '{"font_size": NaN}', "[" * 100_000, " " * (2**24 + 1)],
-        ids=["empty", "cut", "list", "null", "zeros", "utf16", "nan", "deep", "huge"],
+        [
+            "",
+            "{",
+            "[]",
+            "null",
+            "\0" * 100,
+            b"\xff\xfe{}",
+            '{"font_size": NaN}',
+            "[" * 100_000,
+            '{"a":' + "[" * 980 + "]" * 980 + "}",
+            " " * (2**24 + 1),
+        ],
+        ids=["empty", "cut", "list", "null", "zeros", "utf16", "nan", "bottomless", "deep", "huge"],
     )
     def test_a_broken_file_is_kept_aside(self, file: SettingsFile, content: str | bytes) -> None:
         put(file, content)
