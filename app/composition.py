@@ -37,6 +37,7 @@ DEMO = "Inkstand Demo"
 QUIT_S = 3.0
 """Seconds that the engine gets to end what it does when the user quits."""
 BUSY_S = 0.5
+PLOTS_MS = 50
 KEEP_DELETED_S = 7 * 86400
 _log = logging.getLogger(__name__)
 
@@ -123,7 +124,7 @@ def start(gui: Gui, request: LoadRequest | UserError, notices: Sequence[str]) ->
     chat_id = window.restore_state(s.preferences.value.window_state)
     s.chats.refresh()
     if chat_id is not None and any(chat.id == chat_id for chat in s.history.chats.list()):
-        window.open_chat(chat_id)
+        window.chats.open(chat_id)
     else:
         window.new_chat()
     window.show()
@@ -133,9 +134,10 @@ def start(gui: Gui, request: LoadRequest | UserError, notices: Sequence[str]) ->
     if isinstance(request, UserError):
         s.host.failed.emit(request)
         return
-    window.show_models([ModelChoice(str(request.directory), request.name)], str(request.directory))
+    window.model.show_models([ModelChoice(str(request.directory), request.name)], str(request.directory))
     # After the first paint: importing MLX and opening the files would delay it.
-    QTimer.singleShot(0, window, lambda: window.load(request))
+    QTimer.singleShot(0, window, lambda: s.host.load(request))
+    QTimer.singleShot(PLOTS_MS, window, window.show_plots)
 
 
 def choose_model(argv: Sequence[str], settings: Settings) -> LoadRequest | UserError:

@@ -175,6 +175,7 @@ class ScriptedSession:
             cancel.wait(64 / script.prefill_rate)
             yield PrefillProgress(done, prompt)
         cancel.wait(prompt % 64 / script.prefill_rate if script.prefill_rate else 0)
+        turn.recorder.prefill_seconds = time.perf_counter() - turn.recorder.started
         yield PrefillProgress(prompt, prompt)
         self._due, self._round = time.monotonic(), 0
         limit = min(len(ids), options.max_tokens or len(ids), max(1, self._context - prompt))

@@ -21,7 +21,7 @@ DEFINITIONS = {
         "MTP emits in lumps: while an answer streams this is the last 2.5 s, at the end the whole turn."
     ),
     "ttft_s": "Time to first token: from the request to the first token, prefill included.",
-    "prefill_tps": "Prompt tokens that were not cached, per second until the first token.",
+    "prefill_tps": "Prefill tok/s: prompt tokens that were not cached, per second of the passes over them.",
     "ms_per_round": "Milliseconds per verify round: drafting, the check by the model, and rollback.",
     "ms_per_plain_step": "Milliseconds per plain step: one token by the model alone, without a draft.",
     "break_even": "Break-even = ms per round / ms per plain step: tokens per round above it make MTP faster.",
@@ -93,7 +93,8 @@ def truth(draft: DraftStatus | None, stats: GenerationStats | None = None) -> tu
     ran = f"{plural((draft.block_size or 1) - 1, 'draft')} a round"
     if draft.reason:
         return f"MTP with {ran}: {draft.reason}", True
-    return f"MTP with {ran}, as asked", False
+    plain = f"; {plural(stats.plain_steps, 'plain step')}" if stats is not None and stats.plain_steps else ""
+    return f"MTP with {ran}, as asked{plain}", False
 
 
 def verdict(length: float | None, break_even: float | None) -> str:

@@ -40,7 +40,7 @@ class LiveAnswer:
         self.rounds: list[Round] = []
         self.error: BaseException | None = None
         self._thinking_since: float | None = None
-        self._thinking_tokens = 0
+        self._has_text = False
 
     def take(self, events: Sequence[Stamped]) -> tuple[Pieces, State | None]:
         """Fold in a batch.
@@ -83,16 +83,16 @@ class LiveAnswer:
         if channel == "reasoning":
             self._thinking_since = self._thinking_since or moment
             self.message = replace(self.message, reasoning_s=moment - self._thinking_since)
+        else:
+            self._has_text = True
 
     def _round(self, event: RoundDone) -> None:
         self.stats = event.stats
         self.token_ids.extend(event.token_ids)
         self.rounds.append(Round(len(event.token_ids), event.drafted, event.accepted, 1e3 * event.seconds))
-        if not self.message.content:
-            # Rounds that ended before any text came; the one in which it came counts to the text.
-            self._thinking_tokens = len(self.token_ids)
-            if self.message.reasoning:
-                self.message = replace(self.message, reasoning_tokens=self._thinking_tokens)
+        if self._thinking_since is not None and not self._has_text:
+            # The round in which the text begins counts to the text.
+            self.message = replace(self.message, reasoning_tokens=len(self.token_ids))
 
     def _end(self, event: Event | Stopped) -> State | None:
         match event:

@@ -92,6 +92,7 @@ class Form(QWidget):
         box.setGroupSeparatorShown(True)
         box.setValue(box.minimum() if value is None else value)
         box.setFixedWidth(FIELD)
+        box.lineEdit().setTextMargins(6, 0, 6, 0)
         box.editingFinished.connect(lambda: act(None if none and box.value() == box.minimum() else box.value()))
         self.row(name, box, note)
         return box
@@ -106,6 +107,7 @@ class Form(QWidget):
         box.setSingleStep(0.05)
         box.setValue(value)
         box.setFixedWidth(FIELD)
+        box.lineEdit().setTextMargins(6, 0, 6, 0)
         box.editingFinished.connect(lambda: act(box.value()))
         self.row(name, box, note)
         return box

@@ -29,6 +29,7 @@ from PySide6.QtWidgets import (
     QStyle,
     QStyledItemDelegate,
     QStyleOptionViewItem,
+    QToolButton,
     QVBoxLayout,
     QWidget,
 )
@@ -226,6 +227,8 @@ class Sidebar(Surface):
         self.search.setAccessibleName("Search chats")
         self.search.setClearButtonEnabled(True)
         self._search_icon = self.search.addAction(theme.icon("search"), QLineEdit.ActionPosition.LeadingPosition)
+        for button, name in zip(self.search.findChildren(QToolButton), ("Clear search", "Search"), strict=True):
+            button.setAccessibleName(name)
         self._delay = QTimer(self)
         self._delay.setSingleShot(True)
         self._delay.setInterval(SEARCH_DELAY_MS)
@@ -309,7 +312,9 @@ class Sidebar(Surface):
         index = self.list.indexAt(position)
         entry = self._entry(index)
         if entry is not None:
-            self.menu_for(entry, index).exec(self.list.viewport().mapToGlobal(position))
+            menu = self.menu_for(entry, index)
+            menu.exec(self.list.viewport().mapToGlobal(position))
+            menu.deleteLater()
 
     def menu_for(self, entry: Entry, index: Index) -> QMenu:
         """What can be done with a chat."""

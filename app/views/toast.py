@@ -23,7 +23,7 @@ class Toast(QWidget):
         layout.setContentsMargins(16, 6, 8, 6)
         layout.setSpacing(8)
         self._label = Label(theme, "", self)
-        self._button = TextButton(theme, "", "", self, color="accent", strong=True)
+        self._button = TextButton(theme, "Undo", "Undo", self, color="accent", strong=True)
         close = IconButton(theme, "close", "Dismiss", self, size=24, color="text_3")
         for widget in (self._label, self._button, close):
             layout.addWidget(widget)
@@ -37,8 +37,9 @@ class Toast(QWidget):
     def say(self, text: str, button: str = "", act: Callable[[], None] | None = None, *, seconds: float = 6) -> None:
         """Show `text`; with `button` the reader can `act` on it."""
         self._label.setText(text)
-        self._button.set_text(button)
-        self._button.set_name(button)
+        if button:
+            self._button.set_text(button)
+            self._button.set_name(button)
         self._button.setVisible(bool(button))
         self._act = act
         self.setAccessibleName(text)

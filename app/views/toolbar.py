@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from PySide6.QtCore import QPoint, Signal
@@ -140,15 +140,16 @@ class Toolbar(Surface):
             self._item(menu, group, effort_title(level), chosen, lambda level=level: self.effort.emit(level))
         return menu
 
-    def _item(self, menu: QMenu, group: QActionGroup, text: str, checked: bool, act: object) -> None:
+    def _item(self, menu: QMenu, group: QActionGroup, text: str, checked: bool, act: Callable[[], object]) -> None:
         action = QAction(text, menu)
         action.setCheckable(True)
         action.setChecked(checked)
         if checked:
             action.setIcon(self._theme.icon("check", "accent"))
-        action.triggered.connect(act)
+        action.triggered.connect(lambda _checked=False, act=act: act())
         group.addAction(action)
         menu.addAction(action)
 
     def _pop(self, menu: QMenu, button: QWidget) -> None:
         menu.exec(button.mapToGlobal(QPoint(0, button.height() + 2)))
+        menu.deleteLater()

@@ -301,8 +301,9 @@ class TextBody(QWidget):
         if links:
             menu.addSeparator()
             for link in links:
-                menu.addAction(f"Open {link[:60]}", lambda link=link: self.link_clicked.emit(link))
+                menu.addAction(f"Open {link[:60]}", lambda _checked=False, link=link: self.link_clicked.emit(link))
         menu.exec(event.globalPos())
+        menu.deleteLater()
 
     def _links(self) -> list[str]:
         """Every address in the message once, so that the keyboard reaches them through the menu."""

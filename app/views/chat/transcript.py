@@ -222,10 +222,10 @@ class Transcript(QAbstractScrollArea):
                 value = max(0, min(value, total - height))
                 first = max(0, bisect_right(tops, value, hi=len(self._messages)) - 1)
                 last = bisect_right(tops, value + height, hi=len(self._messages))
-                fresh = [i for i in range(first, last) if not self._measured[i]]
+                fresh = [i for i in range(first, last) if not self._measured[i] or self._messages[i].id not in self._views]
                 if not fresh:
                     break
-                anchor = next((i for i in range(first, last) if self._measured[i]), None)
+                anchor = next((i for i in range(first, last) if i not in fresh), None)
                 for i in fresh:
                     self._measure(i, width)
                 if anchor is not None and not self._stick:

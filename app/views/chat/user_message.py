@@ -33,7 +33,7 @@ class UserMessage(QWidget):
         super().__init__(parent)
         self._theme = theme
         self.message = message
-        self._bubble = QRectF()
+        self._bubble = self._caption = QRectF()
         self._chips: list[TextButton] = []
         self._unfolded = False
         self._text = ""

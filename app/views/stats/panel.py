@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QFont, QFontMetrics, QPainter, QPaintEvent
 from PySide6.QtWidgets import QFrame, QGridLayout, QHBoxLayout, QScrollArea, QSizePolicy, QVBoxLayout, QWidget
@@ -10,10 +12,22 @@ from app.attachments import size_text
 from app.controllers.stats import PanelState
 from app.theme import GRID, Theme
 from app.views.controls import Hairline, Label, Surface
-from app.views.stats.plots import Plot, PositionBars
+from app.views.stats.bars import PositionBars
 from app.wording import DASH, DEFINITIONS, count, milliseconds, number, percent, rate, seconds
 
+if TYPE_CHECKING:
+    from app.views.stats.plots import Plot
+
 WIDTH = 34 * GRID
+PLOT_HEIGHT = 11 * GRID
+
+
+def _frame(parent: QWidget) -> QWidget:
+    """The place of a plot."""
+    frame = QWidget(parent)
+    frame.setFixedHeight(PLOT_HEIGHT)
+    QVBoxLayout(frame).setContentsMargins(0, 0, 0, 0)
+    return frame
 
 
 class Figure(QWidget):
@@ -91,9 +105,9 @@ class StatsPanel(Surface):
         body.setContentsMargins(2 * GRID, 2 * GRID, 2 * GRID, 2 * GRID)
         body.setSpacing(GRID)
         self.length = Figure(theme, "tokens / round", DEFINITIONS["acceptance_length"], content, delta=19)
-        self.rounds_plot = Plot(theme, "Tokens per round over rounds", content)
+        self._plots: tuple[Plot, Plot] | None = None
+        self._frames = tuple(_frame(content) for _ in range(2))
         self.rate = Figure(theme, "tok/s", DEFINITIONS["decode_tps"], content, delta=11)
-        self.rate_plot = Plot(theme, "Tokens per second over time", content)
         self.verdict = Label(theme, "", content, weight=600, wrap=True)
         self.verdict.setToolTip(DEFINITIONS["break_even"])
         self.break_even = Label(theme, "", content, color="text_2", delta=-1, wrap=True)
@@ -112,8 +126,8 @@ class StatsPanel(Surface):
         self.rows = Rows(theme, names, content)
         self.truth = Label(theme, "", content, color="text_3", delta=-2, wrap=True)
         groups: tuple[tuple[QWidget, ...], ...] = (
-            (self.length, self.rounds_plot),
-            (self.rate, self.rate_plot),
+            (self.length, self._frames[0]),
+            (self.rate, self._frames[1]),
             (self.verdict, self.break_even),
             (self.accepted, self.bars),
             (self.rows,),
@@ -165,9 +179,21 @@ class StatsPanel(Surface):
         rows.set("context", used if state.context is None else f"{used} of {count(state.context)}")
         self.truth.set_text(state.truth)
         self.truth.set_color("warning" if state.differs else "text_3")
-        if not self.isHidden():
-            self.rounds_plot.show_rounds(state.round_tokens)
-            self.rate_plot.show_rate(state.rates)
+        if self._plots is not None and not self.isHidden():
+            self._plots[0].show_rounds(state.round_tokens)
+            self._plots[1].show_rate(state.rates)
+
+    def show_plots(self) -> None:
+        """Make the plots. Apart from the rest, since importing what draws them takes half a second."""
+        if self._plots is None:
+            from app.views.stats.plots import Plot  # noqa: PLC0415
+
+            names = ("Tokens per round over rounds", "Tokens per second over time")
+            self._plots = (Plot(self._theme, names[0], self._frames[0]), Plot(self._theme, names[1], self._frames[1]))
+            for frame, plot in zip(self._frames, self._plots, strict=True):
+                layout = frame.layout()
+                assert layout is not None
+                layout.addWidget(plot)
 
     def _show_verdict(self, state: PanelState) -> None:
         stats = state.stats

@@ -1,0 +1,157 @@
+"""What the window does with chats: open, keep what is typed, rename, delete, export, step through them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from PySide6.QtWidgets import QFileDialog, QWidget
+
+from app.controllers.answers import AnswerQueue
+from app.controllers.chat import ChatController
+from app.controllers.chats import ChatsController
+from app.store.history import History
+from app.store.records import Chat
+from app.store.titles import suggested_name
+from app.theme import Theme
+from app.views.chat.page import ChatPage
+from app.views.chat.user_message import UserMessage
+from app.views.dialogs import PromptDialog
+from app.views.sidebar import Sidebar
+from engine.errors import UserError
+
+
+class ChatCommands:
+    """Commands over the chats; `failed` takes what the user can mend."""
+
+    def __init__(
+        self,
+        window: QWidget,
+        theme: Theme,
+        history: History,
+        chat: ChatController,
+        chats: ChatsController,
+        queue: AnswerQueue,
+        page: ChatPage,
+        sidebar: Sidebar,
+        failed: Callable[[UserError], object],
+    ) -> None:
+        self._window, self._theme, self._history = window, theme, history
+        self._chat, self._chats, self._queue = chat, chats, queue
+        self._page, self._sidebar, self._failed = page, sidebar, failed
+        sidebar.new_chat.connect(self.new)
+        sidebar.opened.connect(self.open)
+        sidebar.searched.connect(chats.search)
+        sidebar.renamed.connect(chats.rename)
+        sidebar.pin.connect(chats.pin)
+        sidebar.duplicate.connect(self.duplicate)
+        sidebar.delete.connect(chats.delete)
+        sidebar.export.connect(self.export)
+        chats.listed.connect(sidebar.show_entries)
+        chats.deleted.connect(self._deleted)
+        chats.notice.connect(page.toast.say)
+        chat.chats_changed.connect(chats.refresh)
+
+    def new(self) -> None:
+        """The blank page; what was typed in the chat that is left stays with it."""
+        self.keep_unsent()
+        self._chat.blank()
+        self._page.composer.clear()
+        self._page.composer.editor.setFocus()
+
+    def open(self, chat_id: int, message_id: int | None = None) -> None:
+        """Show a chat, scrolled to `message_id` if given."""
+        current = self._chat.chat
+        if current is None or current.id != chat_id:
+            self.keep_unsent()
+            self._chat.open(chat_id, message_id)
+            self._page.composer.clear()
+            self._page.composer.set_text(self._history.chats.unsent(chat_id))
+        if message_id is not None:
+            self._page.transcript.show_message(message_id)
+
+    def keep_unsent(self) -> None:
+        """Store what stands in the composer with the chat in sight."""
+        chat = self._chat.chat
+        if chat is not None and not self._history.read_only:
+            try:
+                self._history.chats.set_unsent(chat.id, self._page.composer.text)
+            except UserError as error:
+                self._failed(error)
+
+    def _deleted(self, chat: Chat) -> None:
+        running = self._queue.of_chat(chat.id)
+        if running is not None:
+            self._queue.stop(running.message.id)
+        if self._chat.chat is not None and self._chat.chat.id == chat.id:
+            self._chat.blank()
+        title = f"Deleted “{chat.display_title[:40]}”."
+        self._page.toast.say(title, "Undo", lambda: self._chats.undo(chat.id), seconds=10)
+
+    def delete(self) -> None:
+        self._with_chat(lambda chat: self._chats.delete(chat.id))
+
+    def pin(self) -> None:
+        self._with_chat(lambda chat: self._chats.pin(chat.id, not self._history.chats.get(chat.id).pinned))
+
+    def duplicate(self, chat_id: int) -> None:
+        chat = self._chats.duplicate(chat_id)
+        if chat is not None:
+            self.open(chat.id)
+
+    def duplicate_current(self) -> None:
+        self._with_chat(lambda chat: self.duplicate(chat.id))
+
+    def step(self, by: int) -> None:
+        """The chat above or below in the list."""
+        chats = self._history.chats.list()
+        current = self._chat.chat
+        place = next((i for i, c in enumerate(chats) if current is not None and c.id == current.id), None)
+        target = (0 if by > 0 else len(chats) - 1) if place is None else place + by
+        if 0 <= target < len(chats):
+            self.open(chats[target].id)
+
+    def _with_chat(self, act: Callable[[Chat], object]) -> None:
+        if self._chat.chat is not None:
+            act(self._chat.chat)
+
+    def edit_last(self) -> None:
+        """Edit the last message that the user sent."""
+        for message in reversed(self._page.transcript.messages):
+            if message.role == "user":
+                self._page.transcript.show_message(message.id)
+                view = self._page.transcript.view(message.id)
+                if isinstance(view, UserMessage):
+                    view.start_edit()
+                return
+
+    def find(self) -> None:
+        self._sidebar.show()
+        self._sidebar.search.setFocus()
+        self._sidebar.search.selectAll()
+
+    def edit_system_prompt(self) -> None:
+        dialog = PromptDialog(self._theme, self._chat.system_prompt, self._chat.set_system_prompt, self._window)
+        dialog.exec()
+        dialog.deleteLater()
+
+    def export(self, chat_id: int) -> None:
+        title = self._history.chats.get(chat_id).display_title
+        self._export(chat_id, suggested_name(title, ".md"), "Markdown (*.md);;JSON (*.json)")
+
+    def export_current(self) -> None:
+        self._with_chat(lambda chat: self.export(chat.id))
+
+    def export_all(self) -> None:
+        self._export(None, suggested_name("Inkstand chats", ".json"), "JSON (*.json)")
+
+    def _export(self, chat_id: int | None, name: str, kinds: str) -> None:
+        path, _ = QFileDialog.getSaveFileName(self._window, "Export", str(Path.home() / name), kinds)
+        if path:
+            self._chats.export(chat_id, Path(path))
+
+    def import_chats(self) -> None:
+        path, _ = QFileDialog.getOpenFileName(self._window, "Import chats", str(Path.home()), "Chats (*.json *.md)")
+        chat_id = self._chats.import_from(Path(path)) if path else None
+        if chat_id is not None:
+            self.open(chat_id)

@@ -1,0 +1,276 @@
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from PySide6.QtCore import QEvent, QPoint, QPointF, Qt
+from PySide6.QtGui import QWheelEvent
+from PySide6.QtWidgets import QApplication
+
+from app.rounds import as_text, runs
+from app.store.records import Message, Round
+from app.theme import Theme
+from app.views.chat.message import AssistantMessage
+from app.views.chat.rounds import document_positions, spans
+from app.views.chat.transcript import KEPT, Transcript
+from app.views.chat.user_message import UserMessage
+
+
+def message(number: int, content: str = "", *, state: str = "done", reasoning: str = "") -> Message:
+    """Even numbers are the user's, odd ones the model's."""
+    user = number % 2 == 0
+    text = content or ("A question?" if user else "An answer. " * (1 + number % 40))
+    return Message(
+        id=number,
+        chat_id=1,
+        parent_id=number - 1 if number else None,
+        role="user" if user else "assistant",
+        state=state,  # pyright: ignore[reportArgumentType]
+        content=text,
+        reasoning=reasoning,
+        name=None,
+        tool_calls=(),
+        tool_call_id=None,
+        stats=None,
+        draft=None,
+        finish_reason=None,
+        error=None,
+        created_at=1e9,
+        model="",
+        options={},
+        reasoning_s=None,
+        reasoning_tokens=None,
+        siblings=(number,),
+    )
+
+
+@pytest.fixture
+def transcript(theme: Theme, qapp: QApplication) -> Iterator[Transcript]:
+    view = Transcript(theme)
+    view.resize(800, 600)
+    view.show()
+    qapp.processEvents()
+    yield view
+    view.close()
+    view.deleteLater()
+    qapp.processEvents()
+
+
+def wheel(view: Transcript, lines: int) -> None:
+    at = QPointF(view.viewport().rect().center())
+    event = QWheelEvent(
+        at,
+        QPointF(view.viewport().mapToGlobal(at.toPoint())),
+        QPoint(0, lines * 40),
+        QPoint(0, lines * 120),
+        Qt.MouseButton.NoButton,
+        Qt.KeyboardModifier.NoModifier,
+        Qt.ScrollPhase.NoScrollPhase,
+        False,
+    )
+    QApplication.sendEvent(view.viewport(), event)
+
+
+def top_of(view: Transcript, message_id: int) -> int:
+    widget = view.view(message_id)
+    assert widget is not None
+    return widget.y()
+
+
+def test_two_thousand_messages_need_a_few_widgets(transcript: Transcript, qapp: QApplication) -> None:
+    began = time.perf_counter()
+    transcript.set_messages([message(i) for i in range(2000)])
+    qapp.processEvents()
+    assert time.perf_counter() - began < 1.5  # 0.1 s alone; the bench holds the promised bound
+    assert transcript.view(1999) is not None, "it opens at its end"
+    assert len(transcript.findChildren(AssistantMessage)) < 15
+    bar = transcript.verticalScrollBar()
+    for i in range(60):
+        bar.setValue(bar.maximum() * i // 60)
+    qapp.sendPostedEvents(None, QEvent.Type.DeferredDelete.value)
+    made = transcript.findChildren(AssistantMessage) + transcript.findChildren(UserMessage)
+    assert len(made) <= KEPT + len(transcript.visible_ids)
+
+
+def test_no_text_moves_while_estimates_become_heights(transcript: Transcript) -> None:
+    transcript.set_messages([message(i, "word " * (300 if i % 3 else 3)) for i in range(200)])
+    bar = transcript.verticalScrollBar()
+    for _ in range(150):
+        before = {i: top_of(transcript, i) for i in transcript.visible_ids}
+        value = bar.value()
+        bar.setValue(value - 60)
+        if value < 60:
+            break
+        stayed = [i for i in transcript.visible_ids if i in before]
+        moved = {top_of(transcript, i) - before[i] for i in stayed}
+        assert moved == {60}, "everything in sight moves by what was scrolled"
+
+
+def stream(view: Transcript, number: int, pieces: int) -> Message:
+    """Stream a long answer, flushing after each piece."""
+    current = message(number, " ", state="streaming")
+    current = replace(current, content="")
+    view.append(current)
+    for i in range(pieces):
+        text = f"Paragraph {i} of the answer.\n\n"
+        current = replace(current, content=current.content + text)
+        view.stream(current, [("text", text)])
+        view._timer.stop()  # noqa: SLF001
+        view._flush()  # noqa: SLF001
+    return current
+
+
+def test_a_streaming_answer_is_followed_at_the_end(transcript: Transcript) -> None:
+    transcript.set_messages([message(i) for i in range(20)])
+    stream(transcript, 21, 40)
+    bar = transcript.verticalScrollBar()
+    assert transcript.at_end
+    assert bar.value() == bar.maximum()
+
+
+def test_scrolling_up_is_never_stolen(transcript: Transcript) -> None:
+    transcript.set_messages([message(i) for i in range(40)])
+    current = stream(transcript, 41, 20)
+    wheel(transcript, 3)
+    assert not transcript.at_end
+    value = transcript.verticalScrollBar().value()
+    tops = {i: top_of(transcript, i) for i in transcript.visible_ids}
+    for i in range(40):
+        text = f"More {i}.\n\n"
+        current = replace(current, content=current.content + text)
+        transcript.stream(current, [("text", text)])
+        transcript._timer.stop()  # noqa: SLF001
+        transcript._flush()  # noqa: SLF001
+    transcript.finish(replace(current, state="done"))
+    assert transcript.verticalScrollBar().value() == value
+    assert {i: top_of(transcript, i) for i in transcript.visible_ids} == tops
+    assert transcript._jump.isVisible()  # noqa: SLF001
+    transcript._jump.click()  # noqa: SLF001
+    assert transcript.at_end
+
+
+def test_what_streams_out_of_sight_is_there_later(transcript: Transcript) -> None:
+    transcript.set_messages([message(i) for i in range(60)])
+    current = replace(message(61, " ", state="streaming"), content="")
+    transcript.append(current)
+    transcript.verticalScrollBar().setValue(0)
+    for i in range(30):
+        current = replace(current, content=current.content + f"part {i} ")
+        transcript.stream(current, [("text", f"part {i} ")])
+    transcript.finish(replace(current, state="done"))
+    transcript.scroll_to_end()
+    view = transcript.view(61)
+    assert view is not None
+    assert view.body.plain_text().strip() == " ".join(f"part {i}" for i in range(30))
+
+
+def test_a_smaller_window_keeps_the_column_and_the_place(transcript: Transcript, qapp: QApplication) -> None:
+    transcript.set_messages([message(i, "word " * 120) for i in range(100)])
+    transcript.verticalScrollBar().setValue(3000)
+    transcript.resize(1400, 600)
+    qapp.processEvents()
+    assert all(transcript.view(i).width() == 720 for i in transcript.visible_ids)  # pyright: ignore[reportOptionalMemberAccess]
+    transcript.resize(420, 600)
+    qapp.processEvents()
+    assert all(transcript.view(i).width() == 420 - 48 for i in transcript.visible_ids)  # pyright: ignore[reportOptionalMemberAccess]
+    assert not transcript.at_end
+
+
+def test_an_edit_survives_scrolling_away(transcript: Transcript) -> None:
+    transcript.set_messages([message(i) for i in range(200)])
+    transcript.show_message(100)
+    view = transcript.view(100)
+    assert isinstance(view, UserMessage)
+    view.start_edit()
+    editor = view._editor  # noqa: SLF001
+    assert editor is not None
+    editor.setPlainText("changed text")
+    bar = transcript.verticalScrollBar()
+    for i in range(50):
+        bar.setValue(bar.maximum() * i // 50)
+    transcript.show_message(100)
+    sent: list[tuple[int, str]] = []
+    transcript.edited.connect(lambda number, text: sent.append((number, text)))
+    again = transcript.view(100)
+    assert again is view
+    again._send_edit()  # noqa: SLF001  # pyright: ignore[reportAttributeAccessIssue]
+    assert sent == [(100, "changed text")]
+
+
+def test_reasoning_unfolds_and_pushes_the_rest_down(transcript: Transcript) -> None:
+    transcript.set_messages([message(0), message(1, "Short.", reasoning="Long thought. " * 60), message(2)])
+    view = transcript.view(1)
+    assert isinstance(view, AssistantMessage)
+    below, body = top_of(transcript, 2), view.reasoning.body
+    assert body.isHidden()
+    view.reasoning.head.click()
+    assert body.isVisible()
+    assert "Long thought." in body.plain_text()
+    assert top_of(transcript, 2) - below > 60
+
+
+def test_a_huge_message_is_folded(transcript: Transcript) -> None:
+    began = time.perf_counter()
+    transcript.set_messages([message(0, "x" * 5_000_000), message(1)])
+    assert time.perf_counter() - began < 1
+    view = transcript.view(0)
+    assert isinstance(view, UserMessage)
+    assert view.height() < 1500
+    assert view.message.content == "x" * 5_000_000
+
+
+# -- rounds ---------------------------------------------------------------------------------------
+
+TEXT = "**Small** pools\n\n- hold `the` sky\n\n```python\nprint(1)\n```\nEnd."
+PIECES = ["think", "ing", "", "**Sm", "all** po", "ols\n\n- h", "old `the`", " sky\n\n```py", "thon\nprint(1", ")\n```", "\nEnd", ".", ""]
+ROUNDS = [Round(1, 0, 0, 10.0), Round(4, 4, 3, 30.0), Round(5, 4, 4, 31.0), Round(2, 4, 1, 29.0), Round(1, 4, 0, 28.0)]
+
+
+def test_runs_cover_the_text_in_order() -> None:
+    found = runs(range(len(PIECES)), ROUNDS, TEXT, lambda i: PIECES[i].encode())
+    assert [run.number for run in found] == [2, 3, 4]
+    assert "".join(TEXT[run.start : run.end] for run in found) == TEXT
+    assert TEXT[found[0].bonus : found[0].end] == "all** po"
+    assert found[1].tip == "Round 3: 4 of 4 drafts accepted, 31.0 ms"
+    words = as_text(TEXT, found)
+    assert words.count("\n") == len(found) - 1
+    assert "Round 4: 1 of 4 drafts accepted" in words
+
+
+def test_a_character_over_two_tokens_goes_to_the_last() -> None:
+    ids = [0, 1, 2]
+    pieces = [b"a\xf0\x9f", b"\x98\x80", b"b"]
+    found = runs(ids, [Round(2, 1, 1, 1.0), Round(1, 1, 0, 1.0)], "a😀b", lambda i: pieces[i])
+    assert [("a😀b"[r.start : r.bonus], "a😀b"[r.bonus : r.end]) for r in found] == [("a", "😀"), ("", "b")]
+
+
+def test_tints_stand_on_the_shown_characters(transcript: Transcript) -> None:
+    transcript.set_messages([message(0), message(1, TEXT)])
+    view = transcript.view(1)
+    assert isinstance(view, AssistantMessage)
+    markdown = view.body.markdown
+    shown = markdown.document.toPlainText()
+    positions = document_positions(markdown)
+    for word in ("Small", "pools", "hold", "the", "sky", "print(1)", "End."):
+        assert positions[TEXT.index(word)] == shown.index(word), word
+    found = runs(range(len(PIECES)), ROUNDS, TEXT, lambda i: PIECES[i].encode())
+    tints = spans(markdown, found)
+    assert all(a.end <= b.start for a, b in zip(tints, tints[1:], strict=False))
+    transcript.decorate(1, lambda shown_view: shown_view.set_rounds(spans(shown_view.body.markdown, found)))
+    rect = view.body.markdown.document.documentLayout().blockBoundingRect(view.body.markdown.document.firstBlock())
+    assert "drafts accepted" in view.body.tip_at(QPointF(rect.left() + 20, rect.center().y()))
+
+
+def test_tints_come_back_with_the_widget_and_the_theme(transcript: Transcript, theme: Theme) -> None:
+    transcript.set_messages([message(i) for i in range(300)])
+    applied: list[int] = []
+    transcript.decorate(299, lambda view: applied.append(view.message.id))
+    bar = transcript.verticalScrollBar()
+    for i in range(40):
+        bar.setValue(bar.maximum() * i // 40)
+    transcript.scroll_to_end()
+    assert len(applied) == 2
+    theme.set(mode="dark")
+    assert len(applied) == 3
