@@ -12,6 +12,7 @@ from engine.paths import UserPaths, user_paths
 from engine.weights.files import list_files
 from engine.weights.head import HeadFound
 from engine.weights.inspect import Inspection, inspect
+from engine.weights.rename import Scope, scope_of
 
 
 def open_library(paths: UserPaths | None = None) -> Library:
@@ -46,12 +47,16 @@ def read_facts(directory: Path) -> ModelFacts:
 
 
 def _lacking(directory: Path) -> tuple[str, ...]:
-    """Weight files that the index names and that are not there."""
+    """Files that hold parts of the model itself according to the index, and that are not there.
+
+    Without the files of its head, or of its vision and audio encoders, a model chats all the same.
+    """
     try:
         index = list_files(directory).index or {}
     except (CheckpointError, OSError):
         return ()
-    return tuple(name for name in sorted(set(index.values())) if not (directory / name).is_file())
+    needed = {file for tensor, file in index.items() if scope_of(tensor) is Scope.BACKBONE}
+    return tuple(name for name in sorted(needed) if not (directory / name).is_file())
 
 
 def _quantization(seen: Inspection) -> str | None:

@@ -124,7 +124,7 @@ def describe(progress: DownloadProgress) -> str:
     """One line about a running download."""
     parts = [f"{size(progress.done)} of {size(progress.total)}"]
     if progress.state == "downloading":
-        parts += [rate(progress.rate)] if progress.rate else []
+        parts += [rate(progress.rate)] if progress.rate else ["connecting"]
         parts += [f"{duration(progress.eta)} left"] if progress.eta is not None else []
     elif progress.state == "verifying":
         parts.append(f"verifying, {size(progress.verified)} done")

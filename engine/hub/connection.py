@@ -154,10 +154,12 @@ class Connection:
         flow, limiter = self._context.flow, self._context.limiter
         offset, buffer = attempt.claim.start, bytearray()
 
+        stored = time.monotonic()
+
         async def flush() -> None:
-            nonlocal offset, buffer
+            nonlocal offset, buffer, stored
             data, at = buffer, offset
-            offset, buffer = offset + len(data), bytearray()
+            offset, buffer, stored = offset + len(data), bytearray(), time.monotonic()
             if data:
                 await self._context.in_thread(file.store, data, at, attempt.version)
                 file.moved.set()
@@ -174,7 +176,8 @@ class Connection:
                     buffer += piece[:room]
                     attempt.received += len(piece)
                     flow.received(len(piece))
-                    if len(buffer) >= self._settings.buffer:
+                    # On a slow line progress must not wait for a full buffer.
+                    if len(buffer) >= self._settings.buffer or time.monotonic() - stored >= self._settings.tick:
                         await flush()
                     watch.check(len(piece))
                     await limiter.take(len(piece))

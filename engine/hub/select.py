@@ -20,8 +20,8 @@ Kind = Literal["whole", "text", "head"]
 
 CONFIG = "config.json"
 INDEX = "model.safetensors.index.json"
-_HEAD = re.compile(r"(?:^|\.)mtp\.(?:layers\.\d+|chain_norm|\d+)\.")
-_TOWER = re.compile(r"^(?:model\.)?(?:visual|vision|audio|vision_tower|audio_tower|vision_model|audio_model)\.")
+_HEAD = re.compile(r"(?:model\.|language_model\.)?mtp\.")
+_TOWER = re.compile(r"(?:model\.)?(?:visual|vision_tower|audio|audio_tower)\.")
 _TOWER_FILES = frozenset({"processor_config.json", "preprocessor_config.json", "video_preprocessor_config.json"})
 _PARALLEL = 4
 
@@ -40,7 +40,7 @@ class Selection:
 
 def is_head(tensor: str) -> bool:
     """Whether a tensor belongs to an MTP head, in the published, the transformers or the MLX spelling."""
-    return _HEAD.search(tensor) is not None
+    return _HEAD.match(tensor) is not None
 
 
 def is_tower(tensor: str) -> bool:

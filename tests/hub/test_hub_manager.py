@@ -196,7 +196,9 @@ async def test_progress_promises(hub: FakeHub, desk: Desk) -> None:
     def fault(request: object) -> Fault:
         # Every kind of setback at once: breaks, an ignored range, a flipped byte.
         n = dice.random()
-        return Fault(rate=4e5, close_after=CHUNK if n < 0.4 else None, ignore_range=n > 0.9, flip=9 if n > 0.7 else None)
+        return Fault(
+            rate=4e5, close_after=CHUNK if n < 0.4 else None, ignore_range=n > 0.9, flip=9 if n > 0.7 else None
+        )
 
     hub.fault = fault
     async with desk.manager(max_damaged=9) as manager:

@@ -21,7 +21,15 @@ EVIL = [
     "trailing.json ", " leading.json", "dot.json.", "a?.json", "a*.json", "a|b.json", "<x>.json", "x" * 300 + ".json",
     ".inkstand.json", "sub/.INKSTAND.JSON", "model.safetensors.part", "lone\ud800.json",
 ]  # fmt: skip
-GOOD = ["config.json", "a/b/c.safetensors", "模型-é.json", "مرحبا.txt", "model-00001-of-00002.safetensors", ".x.json", "console.json"]
+GOOD = [
+    "config.json",
+    "a/b/c.safetensors",
+    "模型-é.json",
+    "مرحبا.txt",
+    "model-00001-of-00002.safetensors",
+    ".x.json",
+    "console.json",
+]
 
 
 @pytest.mark.parametrize("name", EVIL)
@@ -84,7 +92,9 @@ def test_a_linked_folder_of_the_users_is_fine(tmp_path: Path) -> None:
     assert place(tmp_path / "root", "x.json") == tmp_path / "root" / "x.json"
 
 
-@pytest.mark.parametrize("text", ["gpt2", "a/b/c", "../x", "owner/..", "o/na me", "owner/nul", "con/name", "o--x/y", ""])
+@pytest.mark.parametrize(
+    "text", ["gpt2", "a/b/c", "../x", "owner/..", "o/na me", "owner/nul", "con/name", "o--x/y", ""]
+)
 def test_what_is_no_repository(text: str) -> None:
     with pytest.raises(UnsafeNameError):
         parse_repo(text)
@@ -99,7 +109,20 @@ def test_repositories_and_addresses() -> None:
 def test_only_data_is_fetched() -> None:
     fine = ["model.safetensors", "config.json", "chat_template.jinja", "tokenizer.model", "LICENSE", "a/README.md"]
     assert [refused_kind(name) for name in fine] == [None] * len(fine)
-    bad = ["x.py", "x.PY", "x.bin", "x.pt", "x.pkl", "x.npz", "x.sh", "x.exe", "x.dylib", "x", "x.json.exe", ".gitignore"]
+    bad = [
+        "x.py",
+        "x.PY",
+        "x.bin",
+        "x.pt",
+        "x.pkl",
+        "x.npz",
+        "x.sh",
+        "x.exe",
+        "x.dylib",
+        "x",
+        "x.json.exe",
+        ".gitignore",
+    ]
     assert all(refused_kind(name) for name in bad)
 
 

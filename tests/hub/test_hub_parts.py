@@ -17,7 +17,9 @@ from engine.hub.meter import RateMeter
 
 
 @given(st.integers(0, 300), st.integers(1, 40), st.integers(1, 4), st.integers(1, 6), st.randoms(use_true_random=False))
-def test_claims_cover_a_file_once_whatever_breaks(size: int, chunk: int, run: int, extra: int, dice: random.Random) -> None:
+def test_claims_cover_a_file_once_whatever_breaks(
+    size: int, chunk: int, run: int, extra: int, dice: random.Random
+) -> None:
     chunks, fetched = ChunkMap(size, chunk), bytearray(size)
     window = run + extra
     open_claims: list[list[int]] = []

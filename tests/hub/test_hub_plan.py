@@ -12,6 +12,8 @@ from safetensors_files import index, safetensors
 
 from engine.hub.errors import NoHeadError, SelectionError, ServerError
 from engine.hub.plan import plan_from_json
+from engine.hub.select import is_head, is_tower
+from engine.weights.rename import Scope, scope_of
 
 pytestmark = pytest.mark.asyncio
 CONFIG = b'{"model_type": "inkling_mm_model"}'
@@ -28,7 +30,9 @@ SHARD = 1 << 20
 def checkpoint(**more: bytes) -> dict[str, bytes]:
     """Three shards with their index."""
     files = {name: safetensors(names, SHARD) for name, names in BACKBONE.items()}
-    return {"config.json": CONFIG, "model.safetensors.index.json": index(BACKBONE), "tokenizer.json": b"{}"} | files | more
+    return (
+        {"config.json": CONFIG, "model.safetensors.index.json": index(BACKBONE), "tokenizer.json": b"{}"} | files | more
+    )
 
 
 def names(plan: object) -> set[str]:
@@ -63,7 +67,9 @@ async def test_head_without_any_index(hub: FakeHub, desk: Desk) -> None:
 
 async def test_head_that_the_index_lists_in_a_shard_of_its_own(hub: FakeHub, desk: Desk) -> None:
     shards = {**BACKBONE, "model-mtp.safetensors": HEAD}
-    files = checkpoint(**{"model-mtp.safetensors": safetensors(HEAD, 10), "model.safetensors.index.json": index(shards)})
+    files = checkpoint(
+        **{"model-mtp.safetensors": safetensors(HEAD, 10), "model.safetensors.index.json": index(shards)}
+    )
     hub.push(REPO, files)
     async with desk.manager() as manager:
         assert names(await desk.plan(manager, kind="head")) == {"config.json", "model-mtp.safetensors"}
@@ -87,7 +93,12 @@ async def test_head_in_two_places_takes_the_smaller_one(hub: FakeHub, desk: Desk
 
 
 async def test_head_spread_over_shards_takes_them_all_and_no_more(hub: FakeHub, desk: Desk) -> None:
-    shards = {"a.safetensors": HEAD[:3], "b.safetensors": HEAD[2:6], "c.safetensors": HEAD[5:], "d.safetensors": HEAD[3:5]}
+    shards = {
+        "a.safetensors": HEAD[:3],
+        "b.safetensors": HEAD[2:6],
+        "c.safetensors": HEAD[5:],
+        "d.safetensors": HEAD[3:5],
+    }
     files = {name: safetensors(tensors, 100) for name, tensors in shards.items()}
     hub.push(REPO, {"config.json": CONFIG, **files})
     async with desk.manager() as manager:
@@ -149,6 +160,15 @@ async def test_text_only_where_towers_share_a_shard_takes_it_and_says_so(hub: Fa
     assert "all weights are fetched" in plan.notes[0]
 
 
+async def test_the_plan_and_the_loader_agree_on_what_a_tensor_belongs_to() -> None:
+    names = [*HEAD, *TOWERS, "mtp.layers.0.x", "language_model.mtp.chain_norm.weight", "model.vision_tower.x"]
+    names += ["vision_tower.x", "audio_tower.x", "model.audio_tower.x", "model.llm.layers.0.attn_norm.weight"]
+    names += ["language_model.model.layers.0.mlp.router", "model.layers.1.x", "lm_head.weight", "model.mtpx.y"]
+    for name in names:
+        scope = scope_of(name)
+        assert (is_head(name), is_tower(name)) == (scope is Scope.MTP, scope in (Scope.VISION, Scope.AUDIO)), name
+
+
 async def test_globs(hub: FakeHub, desk: Desk) -> None:
     hub.push(REPO, checkpoint(**{"mtp.safetensors": safetensors(HEAD), "docs/a.md": b"a", "docs/b.md": b"b"}))
     async with desk.manager() as manager:
@@ -165,7 +185,10 @@ async def test_globs(hub: FakeHub, desk: Desk) -> None:
 
 
 async def test_code_and_pickles_are_never_fetched(hub: FakeHub, desk: Desk) -> None:
-    bad = {name: b"import os" for name in ("modeling.py", "pytorch_model.bin", "a.pkl", "run.sh", "setup", "x.so", ".gitattributes")}
+    bad = {
+        name: b"import os"
+        for name in ("modeling.py", "pytorch_model.bin", "a.pkl", "run.sh", "setup", "x.so", ".gitattributes")
+    }
     hub.push(REPO, {"config.json": CONFIG, "LICENSE": b"free", **bad})
     async with desk.manager() as manager:
         plan = await desk.plan(manager)
@@ -182,7 +205,12 @@ async def test_a_plan_says_what_it_costs_and_what_is_there(hub: FakeHub, desk: D
     commit = hub.push(REPO, files)
     async with desk.manager(reserve=123) as manager:
         fresh = await desk.plan(manager)
-        assert (fresh.commit, fresh.total, fresh.have, fresh.remaining) == (commit, 5000 + 70 + len(CONFIG), 0, fresh.total)
+        assert (fresh.commit, fresh.total, fresh.have, fresh.remaining) == (
+            commit,
+            5000 + 70 + len(CONFIG),
+            0,
+            fresh.total,
+        )
         assert fresh.free > 0
         assert (fresh.reserve, fresh.fits) == (123, True)
         await manager.wait(await manager.start(await desk.plan(manager, include=("a*",))))

@@ -119,7 +119,9 @@ async def test_a_damaged_file_in_git_is_noticed_by_its_blob_id(hub: FakeHub, des
     desk.check({"model.safetensors": WEIGHTS})
 
 
-@pytest.mark.parametrize("fault", [Fault(ignore_range=True), Fault(ignore_range=True, chunked=True), Fault(compress=True)])
+@pytest.mark.parametrize(
+    "fault", [Fault(ignore_range=True), Fault(ignore_range=True, chunked=True), Fault(compress=True)]
+)
 async def test_a_server_without_ranges(hub: FakeHub, desk: Desk, fault: Fault) -> None:
     hub.push(REPO, FILES)
     hub.fault = lambda request: fault
