@@ -20,6 +20,7 @@ import numpy as np
 TINY = Path(__file__).parent / "data" / "inkling-tiny"
 MAIN, HEAD = "model-00001-of-00001.safetensors", "mtp.safetensors"
 Tensors = dict[str, mx.array]
+Layout = Callable[[Tensors], Tensors]
 
 _DTYPES = {mx.float32: "F32", mx.float16: "F16", mx.bfloat16: "BF16", mx.uint32: "U32", mx.uint8: "U8"}
 

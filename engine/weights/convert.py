@@ -13,6 +13,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 
 import mlx.core as mx
@@ -93,41 +94,23 @@ def convert(
     for plan in (backbone, head):
         if plan is not None and plan.problems:
             raise plan.problems.error(source)
-    modules = (backbone.modules, head.modules if head else ())
-    total = sum(module.nbytes for part in modules for module in part)
-    _check_destination(destination, total)
+    parts = (backbone.modules, head.modules if head else ())
+    _check_destination(destination, sum(_estimate(module, recipe) for part in parts for module in part))
 
     destination.parent.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(prefix=f".{destination.name}-", dir=destination.parent))
-    matrices: dict[str, Quantization | None] = {}
-    done = 0
-
-    def report(step: LoadProgress) -> None:
-        if progress is not None:
-            progress(LoadProgress(done + step.done, total, step.file))
-
     try:
-        writer = ShardWriter(work, shard_bytes)
-        for tensors in _tower_tensors(source):
-            writer.add(tensors)
-        for part, file in zip(modules, (None, HEAD_FILE), strict=True):
-            for name, value in _converted(part, recipe, report):
-                if not isinstance(value, mx.array):
-                    matrices[name] = value.quantization if isinstance(value, Packed) else None
-                writer.add(stored_tensors(name, value))
-            writer.close_shard(file)
-            done += sum(module.nbytes for module in part)
-        writer.finish()
-        _write_config(source, work, matrices)
-        for name in COPIED:
-            if (source / name).is_file():
-                shutil.copyfile(source / name, work / name)
+        matrices = _write_copy(source, work, parts, recipe, progress=progress, shard_bytes=shard_bytes)
         work.chmod(0o755)
         if destination.exists():
             destination.rmdir()
         work.rename(destination)
-    except BaseException:
+    except BaseException as error:
         shutil.rmtree(work, ignore_errors=True)
+        if isinstance(error, OSError):
+            raise UserError(
+                f"{destination} could not be written: {error.strerror}.", "Free some space, or name another directory."
+            ) from error
         raise
     return ConvertReport(
         directory=destination,
@@ -137,6 +120,53 @@ def convert(
     )
 
 
+def _write_copy(
+    source: Path,
+    work: Path,
+    parts: tuple[Sequence[Module], Sequence[Module]],
+    recipe: Recipe,
+    *,
+    progress: Progress | None,
+    shard_bytes: int,
+) -> dict[str, Quantization | None]:
+    """Fill the directory `work`; `parts` are the backbone and the head. Returns the packing of every matrix."""
+    total, done = sum(module.nbytes for part in parts for module in part), 0
+
+    def report(step: LoadProgress) -> None:
+        if progress is not None:
+            progress(LoadProgress(done + step.done, total, step.file))
+
+    matrices: dict[str, Quantization | None] = {}
+    writer = ShardWriter(work, shard_bytes)
+    for tensors in _tower_tensors(source):
+        writer.add(tensors)
+    for part, file in zip(parts, (None, HEAD_FILE), strict=True):
+        for name, value in _converted(part, recipe, report):
+            if not isinstance(value, mx.array):
+                matrices[name] = value.quantization if isinstance(value, Packed) else None
+            writer.add(stored_tensors(name, value), split=file is None)
+        writer.close_shard(file)
+        done += sum(module.nbytes for module in part)
+    writer.finish()
+    _write_config(source, work, matrices)
+    for name in COPIED:
+        if (source / name).is_file():
+            shutil.copyfile(source / name, work / name)
+    return matrices
+
+
+def _estimate(module: Module, recipe: Recipe) -> int:
+    """Bytes of a module in the copy."""
+    nbytes = module.nbytes
+    for target in module.targets if module.quantization is None else ():
+        packing = recipe.of(target.name, target.shape[-1])
+        if packing is not None:
+            # Two 32-bit values a group is the most that scales take.
+            size = prod(target.shape)
+            nbytes += size * packing.bits // 8 + 8 * size // packing.group_size - module.nbytes // len(module.targets)
+    return nbytes
+
+
 def _check_destination(destination: Path, nbytes: int) -> None:
     if destination.exists() and (not destination.is_dir() or any(destination.iterdir())):
         raise UserError(f"{destination} exists and is not an empty directory.", "Name a new directory for the copy.")
@@ -144,7 +174,7 @@ def _check_destination(destination: Path, nbytes: int) -> None:
     free = shutil.disk_usage(volume).free
     if free < nbytes + _RESERVE_BYTES:
         raise UserError(
-            f"{volume} has {free / 1e9:.1f} GB free, which may not hold the copy of {nbytes / 1e9:.1f} GB of weights.",
+            f"{volume} has {free / 1e9:.1f} GB free; the copy needs about {nbytes / 1e9:.1f} GB.",
             "Free some space, or name a directory on another volume.",
         )
 

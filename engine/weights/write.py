@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +16,37 @@ from engine.model.params import Parameter
 from engine.weights.files import INDEX
 from engine.weights.rename import mlx_name
 
+_DTYPES = {
+    mx.float32: "F32",
+    mx.float16: "F16",
+    mx.bfloat16: "BF16",
+    mx.uint32: "U32",
+    mx.int32: "I32",
+    mx.uint8: "U8",
+    mx.int8: "I8",
+}
+_ALIGNMENT = 8
 Value = bool | int | str | dict[str, Any]
+
+
+def write_safetensors(path: Path, tensors: Mapping[str, mx.array]) -> None:
+    """Write tensors in the order of their names, so that the bytes depend on nothing but the tensors.
+
+    MLX's own writer orders them by hash and does not notice a full disk. Raises OSError.
+    """
+    header: dict[str, Any] = {"__metadata__": {"format": "mlx"}}
+    offset = 0
+    for name, value in sorted(tensors.items()):
+        entry = {"dtype": _DTYPES[value.dtype], "shape": list(value.shape)}
+        header[name] = {**entry, "data_offsets": [offset, offset + value.nbytes]}
+        offset += value.nbytes
+    encoded = json.dumps(header, separators=(",", ":")).encode()
+    encoded += b" " * (-len(encoded) % _ALIGNMENT)
+    with path.open("wb") as file:
+        file.write(struct.pack("<Q", len(encoded)) + encoded)
+        for _, value in sorted(tensors.items()):
+            plain = mx.contiguous(value).reshape(-1).view(mx.uint8)
+            file.write(memoryview(plain))  # pyright: ignore[reportArgumentType] (the stubs lack the buffer protocol)
 
 
 class ShardWriter:
@@ -30,11 +61,11 @@ class ShardWriter:
         self._named: dict[str, list[str]] = {}
         self._total = 0
 
-    def add(self, tensors: Mapping[str, mx.array]) -> None:
-        """Take tensors, and write out what is pending once it reaches the size of a shard."""
+    def add(self, tensors: Mapping[str, mx.array], *, split: bool = True) -> None:
+        """Take tensors and, with `split`, write out what is pending once it reaches the size of a shard."""
         mx.eval(list(tensors.values()))
         self._pending |= tensors
-        if sum(tensor.nbytes for tensor in self._pending.values()) >= self._shard_bytes:
+        if split and sum(tensor.nbytes for tensor in self._pending.values()) >= self._shard_bytes:
             self.close_shard()
 
     def close_shard(self, name: str | None = None) -> None:
@@ -42,7 +73,7 @@ class ShardWriter:
         if not self._pending:
             return
         path = self._directory / (name or f"{len(self._numbered)}.safetensors")
-        mx.save_safetensors(str(path), self._pending, metadata={"format": "mlx"})
+        write_safetensors(path, self._pending)
         if name is None:
             self._numbered.append(list(self._pending))
         else:
@@ -85,12 +116,13 @@ def quantization_block(matrices: Mapping[str, Quantization | None]) -> dict[str,
     counts = Counter(packing for packing in matrices.values() if packing is not None)
     if not counts:
         return None
-    common = counts.most_common(1)[0][0]
-    block: dict[str, Value] = {**_setting(common)}
-    for target, packing in matrices.items():
-        if packing != common:
-            block[mlx_name(target).removesuffix(".weight")] = False if packing is None else _setting(packing)
-    return block
+    common = max(counts, key=lambda packing: (counts[packing], packing.bits, packing.group_size, packing.mode))
+    differing = {
+        mlx_name(target).removesuffix(".weight"): False if packing is None else _setting(packing)
+        for target, packing in matrices.items()
+        if packing != common
+    }
+    return {**_setting(common), **dict(sorted(differing.items()))}
 
 
 def _setting(packing: Quantization) -> dict[str, Value]:
