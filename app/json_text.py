@@ -1,14 +1,16 @@
-"""JSON from files that people and other programs may have changed."""
+"""JSON that others have made: people, programs, and the model in the arguments of a tool call."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NoReturn, cast
 
 MAX_DEPTH = 100
-"""Nesting that is accepted; far below what would exhaust the stack when the value is written again."""
+"""Nesting that is accepted in a file; far below what would exhaust the stack when the value is written again."""
+FIELD_DEPTH = 64
+"""Nesting of a value inside a file."""
 
 
 def parse(text: str) -> object:
@@ -23,6 +25,21 @@ def parse(text: str) -> object:
         raise ValueError("it is nested too deeply") from error
     if deeper_than(value, MAX_DEPTH):
         raise ValueError("it is nested too deeply")
+    return value
+
+
+def writable(value: object, depth: int = FIELD_DEPTH) -> object:
+    """The value as JSON can hold it: numbers that are not finite, and what is nested deeper, become None."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return (
+            {name: writable(item, depth - 1) for name, item in cast("Mapping[str, object]", value).items()}
+            if depth
+            else None
+        )
+    if isinstance(value, list | tuple):
+        return [writable(item, depth - 1) for item in cast("Sequence[object]", value)] if depth else None
     return value
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from app.files import write_atomically
 from app.store.errors import StoreError
 from app.store.history import History
-from app.store.records import Json, dump_tool_calls
+from app.store.records import Json, tool_calls_to_json
 from app.store.rows import MESSAGE_COLUMNS, fetch_chat, read_message, read_trace
 
 FORMAT = "inkstand-chats"
@@ -86,7 +86,7 @@ def _messages(connection: sqlite3.Connection, chat_id: int) -> Iterator[Json]:
         optional: Json = {
             "reasoning": message.reasoning,
             "name": message.name,
-            "tool_calls": dump_tool_calls(message.tool_calls),
+            "tool_calls": tool_calls_to_json(message.tool_calls),
             "tool_call_id": message.tool_call_id,
             "stats": message.stats,
             "draft": message.draft,

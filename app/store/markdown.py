@@ -16,7 +16,7 @@ from typing import cast
 
 from app.store.errors import ImportFileError
 from app.store.history import History
-from app.store.records import Chat, Conversation, Message, Node, dump_tool_calls
+from app.store.records import Chat, Conversation, Message, Node, tool_calls_to_json
 from app.store.titles import derive_title, one_line
 from engine.messages import Role
 
@@ -76,7 +76,7 @@ def _section(message: Message) -> list[str]:
     if message.reasoning:
         lines += ["<!-- inkstand:reasoning -->", "<details><summary>Reasoning</summary>", ""]
         lines += [_escaped(message.reasoning), "", "</details>", "", "<!-- inkstand:answer -->", ""]
-    calls = [json.dumps(call, ensure_ascii=True, indent=1) for call in dump_tool_calls(message.tool_calls)]
+    calls = [json.dumps(call, ensure_ascii=True, indent=1) for call in tool_calls_to_json(message.tool_calls)]
     parts = ([message.content] if message.content or not calls else []) + [f"```json\n{call}\n```" for call in calls]
     return [*lines, _escaped("\n\n".join(parts)), ""]
 

@@ -234,7 +234,7 @@ def _store_answer(
             None if error is None else storable(error),
             storable(answer.content),
             storable(answer.reasoning),
-            dump(dump_tool_calls(answer.tool_calls)),
+            dump_tool_calls(answer.tool_calls),
             dump(answer.stats),
             dump(answer.draft),
             answer.finish_reason,

@@ -6,11 +6,10 @@ import json
 from collections.abc import Sequence
 from typing import Any, TypeGuard, cast
 
-from app.json_text import deeper_than, parse
+from app.json_text import FIELD_DEPTH, deeper_than, parse
 from app.store.errors import ImportFileError
 
 HINT = "Nothing was imported. Export the chat again, or mend the file in an editor."
-_MAX_DEPTH = 64
 
 
 def parse_json(text: str, what: str) -> object:
@@ -80,8 +79,8 @@ class Entry:
         value = self._raw.get(name)
         if value is None:
             return None
-        if not isinstance(value, dict) or deeper_than(cast("dict[str, Any]", value), _MAX_DEPTH):
-            raise self.wrong(name, f"an object nested at most {_MAX_DEPTH} deep")
+        if not isinstance(value, dict) or deeper_than(cast("dict[str, Any]", value), FIELD_DEPTH):
+            raise self.wrong(name, f"an object nested at most {FIELD_DEPTH} deep")
         return cast("dict[str, Any]", value)
 
     def wrong(self, name: str, accepted: str) -> ImportFileError:

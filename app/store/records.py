@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
+from app.json_text import writable
 from app.store.figures import to_json
 from engine.events import Generation
 from engine.messages import Role, ToolCall
@@ -170,17 +171,28 @@ def storable(text: str) -> str:
     return text
 
 
-def dump(value: Mapping[str, Any] | list[Any] | None) -> str | None:
-    """JSON for a column; None stays NULL."""
-    return None if value is None else json.dumps(value, separators=(",", ":"), allow_nan=False)
+def dump(value: Mapping[str, Any] | None) -> str | None:
+    """JSON for a column; None stays NULL. Never fails: what is no JSON in it is stored as null."""
+    return None if value is None else _compact(writable(value))
+
+
+def dump_rounds(rounds: Iterable[Round]) -> str:
+    """JSON for a column."""
+    return _compact(list(rounds))
+
+
+def dump_tool_calls(calls: Iterable[ToolCall]) -> str:
+    """JSON for a column."""
+    return _compact(tool_calls_to_json(calls))
 
 
 def load_object(text: str | None) -> Json | None:
     return None if text is None else json.loads(text)
 
 
-def dump_tool_calls(calls: Iterable[ToolCall]) -> list[Json]:
-    return [{"name": call.name, "arguments": call.arguments, "id": call.id} for call in calls]
+def tool_calls_to_json(calls: Iterable[ToolCall]) -> list[Json]:
+    """The calls as objects; of arguments that the model made up, what no JSON can hold is null."""
+    return [{"name": call.name, "arguments": writable(call.arguments), "id": call.id} for call in calls]
 
 
 def load_tool_calls(calls: Iterable[Mapping[str, Any]]) -> tuple[ToolCall, ...]:
@@ -195,3 +207,7 @@ def pack_ids(ids: Iterable[int]) -> bytes:
 
 def unpack_ids(blob: bytes) -> tuple[int, ...]:
     return struct.unpack(f"<{len(blob) // 4}I", blob)
+
+
+def _compact(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"), allow_nan=False)

@@ -15,6 +15,7 @@ from app.store.records import (
     Round,
     Trace,
     dump,
+    dump_rounds,
     dump_tool_calls,
     load_object,
     load_tool_calls,
@@ -101,7 +102,7 @@ def insert_message(connection: sqlite3.Connection, message: Message, *, active: 
         storable(message.content),
         storable(message.reasoning),
         _storable(message.name),
-        dump(dump_tool_calls(message.tool_calls)),
+        dump_tool_calls(message.tool_calls),
         _storable(message.tool_call_id),
         dump(message.stats),
         dump(message.draft),
@@ -153,7 +154,7 @@ def read_trace(row: tuple[bytes, str] | None) -> Trace:
 def store_trace(connection: sqlite3.Connection, message_id: int, trace: Trace) -> None:
     connection.execute(
         "INSERT OR REPLACE INTO traces (message_id, token_ids, rounds) VALUES (?, ?, ?)",
-        (message_id, pack_ids(trace.token_ids), dump([list(entry) for entry in trace.rounds])),
+        (message_id, pack_ids(trace.token_ids), dump_rounds(trace.rounds)),
     )
 
 

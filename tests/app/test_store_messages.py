@@ -9,8 +9,10 @@ import pytest
 from store_samples import DRAFT, FULL_ANSWER, STATS, branched_chat, contents, exchange
 
 from app.store.errors import MissingError
+from app.store.export import export_json
 from app.store.figures import draft_from_json, stats_from_json, to_json
 from app.store.history import History
+from app.store.importing import import_json
 from app.store.records import Answer, Round, Trace
 from engine.events import DraftStatus, Generation
 from engine.messages import Message as ModelMessage
@@ -163,6 +165,25 @@ def test_text_that_is_no_unicode_is_stored_as_near_as_can_be(history: History) -
     begun = history.messages.begin_answer(sent.id, model="/models/\udcff")
     done = history.messages.finish_answer(begun.id, Answer(content="\ud800"), state="failed", error="\udfff")
     assert (done.content, done.error, done.model) == ("\ufffd", "\ufffd", "/models/\ufffd")
+
+
+def test_what_a_model_writes_into_a_tool_call_is_stored_and_exported(history: History) -> None:
+    deep: dict[str, object] = {}
+    for _ in range(900):
+        deep = {"in": deep}
+    begun = history.messages.begin_answer(history.messages.send(history.chats.create().id, "hi").id)
+    call = ToolCall("f", {"nan": float("nan"), "inf": [1e999, 1.5], "deep": deep, "\ud800": "\udfff"})
+    done = history.messages.finish_answer(begun.id, Answer(tool_calls=(call,), stats={"decode_tps": float("inf")}))
+    (stored,) = done.tool_calls
+    assert (stored.arguments["nan"], stored.arguments["inf"], stored.arguments["\ud800"]) == (
+        None,
+        [None, 1.5],
+        "\udfff",
+    )
+    assert done.stats == {"decode_tps": None}
+    exported = export_json(history)
+    import_json(history, exported)
+    history.chats.duplicate(done.chat_id)
 
 
 def test_messages_that_do_not_exist(history: History) -> None:

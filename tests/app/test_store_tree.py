@@ -228,5 +228,5 @@ class HistoryMachine(RuleBasedStateMachine):
                 connection.execute(f"INSERT INTO {index} ({index}, rank) VALUES ('integrity-check', 1)")
 
 
-HistoryMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+HistoryMachine.TestCase.settings = settings(max_examples=30, stateful_step_count=30, deadline=None)
 TestHistoryMachine = HistoryMachine.TestCase
