@@ -52,7 +52,9 @@ def read_attachment(path: Path) -> Attachment:
             )
         data = path.read_bytes()
     except OSError as error:
-        raise UserError(f"{path.name} cannot be read: {error.strerror}.", "Check that it is there and readable.") from error
+        raise UserError(
+            f"{path.name} cannot be read: {error.strerror}.", "Check that it is there and readable."
+        ) from error
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:

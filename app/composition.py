@@ -9,12 +9,13 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
-import qasync
+import qasync  # pyright: ignore[reportMissingTypeStubs]
 from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QApplication
 
-from app.bridge import Bridge
+from app.bridge import Bridge, Stamped
 from app.controllers.answers import AnswerQueue
 from app.controllers.chat import ChatController
 from app.controllers.chats import ChatsController
@@ -96,13 +97,17 @@ def build(paths: UserPaths, loader: ModelLoader, *, notices: list[str] | None = 
     services = Services(theme, history, preferences, host, queue, chat, chats, StatsController(host.memory))
     window = MainWindow(services)
     guard = SleepGuard(inhibitor())
-    crash_bridge = bridge.receiver(lambda events: [window.show_report(text) for _, text in events])
-    crash = CrashHandler(lambda _error, text: crash_bridge(text))
-    preferences.changed.connect(
-        lambda settings: theme.set(
-            mode=settings.theme, base=settings.font_size, reduce_motion=settings.reduce_motion == "on"
-        )
-    )
+
+    def show_reports(events: Sequence[Stamped]) -> None:
+        for _, text in events:
+            window.show_report(text)
+
+    def apply(settings: Settings) -> None:
+        reduce = settings.reduce_motion == "on"
+        theme.set(mode=settings.theme, base=settings.font_size, reduce_motion=reduce)
+
+    crash = CrashHandler(lambda _error, text: bridge.post(show_reports, text))
+    preferences.changed.connect(apply)
     queue.changed.connect(lambda: guard.set_active(queue.busy))
     return Gui(services, window, bridge, crash, guard)
 
@@ -191,7 +196,7 @@ def run(argv: Sequence[str]) -> int:
         return await gui.shutdown()
 
     with loop:
-        ended = loop.run_until_complete(main())
+        ended = cast("bool", loop.run_until_complete(main()))
     gui.crash.uninstall()
     if not ended:
         # The engine is deep in a computation; unwinding the interpreter under it would crash.

@@ -12,7 +12,7 @@ from pathlib import Path
 from engine.errors import UserError
 
 
-class NoDisplay(UserError):
+class NoDisplay(UserError):  # noqa: N818 (a situation, not a mistake)
     """There is nothing to open a window on."""
 
 

@@ -77,4 +77,3 @@ def as_text(text: str, found: Sequence[Run]) -> str:
 
 def _visible(text: str) -> str:
     return text.replace("\n", "⏎").strip(" ") or "space"
-

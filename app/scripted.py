@@ -228,7 +228,8 @@ class ScriptedSession:
     def _result(self, turn: _Turn, reason: FinishReason) -> Generation:
         said = turn.ids[: turn.done]
         reasoning, text = (
-            b"".join(map(self._model.token_bytes, part)).decode() for part in (said[: turn.thinking], said[turn.thinking :])
+            b"".join(map(self._model.token_bytes, part)).decode()
+            for part in (said[: turn.thinking], said[turn.thinking :])
         )
         message = Message("assistant", text, reasoning or None, (), tuple(said))
         return Generation(text, reasoning, tuple(said), (), reason, turn.recorder.snapshot(), turn.status, message)

@@ -8,9 +8,7 @@ from engine.stats import GenerationStats
 DASH = "–"
 """Shown where nothing was measured."""
 
-LETTERS = (
-    "R = verify rounds that carried a draft; A = accepted drafts (without the bonus token); D = drafts verified."
-)
+LETTERS = "R = verify rounds that carried a draft; A = accepted drafts (without the bonus token); D = drafts verified."
 DEFINITIONS = {
     "acceptance_length": f"Acceptance length = 1 + A/R: tokens per round, bonus included.\n{LETTERS}",
     "acceptance_rate": f"Acceptance rate = A/D.\n{LETTERS}",
@@ -108,4 +106,3 @@ def verdict(length: float | None, break_even: float | None) -> str:
     if gain > 0.995:
         return f"{head}MTP makes no difference"
     return f"{head}MTP is slower, {gain:.2f}x of plain"
-

@@ -49,7 +49,9 @@ class LiveAnswer:
             the new text, and the state the answer ended in when it did.
         """
         pieces: Pieces = []
-        content, reasoning, calls = [], [], list(self.message.tool_calls)
+        content: list[str] = []
+        reasoning: list[str] = []
+        calls = list(self.message.tool_calls)
         last: Event | Stopped | None = None
         for moment, event in events:
             match event:
@@ -129,7 +131,12 @@ class LiveAnswer:
             error = f"{title}\n{hint}"
         answer = self.answer()
         return replace(
-            self.message, state=state, error=error, stats=answer.stats, draft=answer.draft, finish_reason=answer.finish_reason
+            self.message,
+            state=state,
+            error=error,
+            stats=answer.stats,
+            draft=answer.draft,
+            finish_reason=answer.finish_reason,
         )
 
     def answer(self) -> Answer:

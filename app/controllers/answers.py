@@ -176,4 +176,3 @@ class AnswerQueue(QObject):
         self._save_again()
         self._retry.stop()
         self._writer.shutdown(wait=True)
-

@@ -80,6 +80,15 @@ class Replay(QObject):
 
 def _empty(answer: Message) -> Message:
     return replace(
-        answer, state="streaming", content="", reasoning="", tool_calls=(), stats=None, draft=None, finish_reason=None,
-        error=None, reasoning_s=None, reasoning_tokens=None,
+        answer,
+        state="streaming",
+        content="",
+        reasoning="",
+        tool_calls=(),
+        stats=None,
+        draft=None,
+        finish_reason=None,
+        error=None,
+        reasoning_s=None,
+        reasoning_tokens=None,
     )

@@ -13,8 +13,8 @@ from app.bridge import Stamped
 from app.store.figures import draft_from_json, stats_from_json
 from app.store.records import Message, Round
 from app.wording import truth, verdict
-from engine.events import DraftStatus, Finished, PrefillProgress, RoundDone
 from engine.events import Cancelled as CancelledEvent
+from engine.events import DraftStatus, Finished, PrefillProgress, RoundDone
 from engine.stats import GenerationStats
 
 WINDOW_S = 2.5

@@ -26,6 +26,7 @@ class ChatCommands:
 
     def __init__(
         self,
+        *,
         window: QWidget,
         theme: Theme,
         history: History,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, Qt
-from PySide6.QtGui import QColor, QEnterEvent, QFontMetrics, QPainter, QPaintEvent, QPen
+from PySide6.QtCore import QPointF, QRectF, QSize, Qt
+from PySide6.QtGui import QColor, QEnterEvent, QFontMetrics, QKeyEvent, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QAbstractButton, QFrame, QLabel, QSizePolicy, QWidget
 
 from app.theme import Theme
@@ -33,14 +33,12 @@ class PaintedButton(QAbstractButton):
         self.setAccessibleName(name)
         self.setToolTip(name)
 
-    def event(self, event: QEvent) -> bool:
+    def keyPressEvent(self, event: QKeyEvent) -> None:
         # Space is Qt's key for buttons; people expect Return to work, too.
-        if event.type() == QEvent.Type.KeyPress and self.isEnabled():
-            key = event.key()  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType]
-            if key in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
-                self.click()
-                return True
-        return super().event(event)
+        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+            self.click()
+        else:
+            super().keyPressEvent(event)
 
     def _back(self, painter: QPainter, rect: QRectF, radius: float = 6) -> None:
         fill = "pressed" if self.isDown() else "hover" if self.underMouse() and self.isEnabled() else None
@@ -54,7 +52,14 @@ class IconButton(PaintedButton):
     """An icon that is a button. `color` is a token; checked buttons take the accent."""
 
     def __init__(
-        self, theme: Theme, icon: str, name: str, parent: QWidget | None = None, *, size: int = 28, color: str = "text_2"
+        self,
+        theme: Theme,
+        icon: str,
+        name: str,
+        parent: QWidget | None = None,
+        *,
+        size: int = 28,
+        color: str = "text_2",
     ) -> None:
         super().__init__(theme, name, parent)
         self._icon = icon
@@ -84,7 +89,9 @@ class IconButton(PaintedButton):
 class RoundButton(PaintedButton):
     """The filled round button of the composer and of "jump to the end"."""
 
-    def __init__(self, theme: Theme, icon: str, name: str, parent: QWidget | None = None, *, filled: bool = True) -> None:
+    def __init__(
+        self, theme: Theme, icon: str, name: str, parent: QWidget | None = None, *, filled: bool = True
+    ) -> None:
         super().__init__(theme, name, parent)
         self._icon = icon
         self._filled = filled
@@ -153,7 +160,7 @@ class TextButton(PaintedButton):
     def minimumSizeHint(self) -> QSize:
         return QSize(56 if self._menu else 32, 28)
 
-    def _font(self):  # noqa: ANN202
+    def _font(self):
         return self.theme.font(self._delta, weight=600 if self._strong else 400)
 
     def paintEvent(self, event: QPaintEvent) -> None:

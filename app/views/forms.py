@@ -60,14 +60,20 @@ class Form(QWidget):
         """Add something over both columns."""
         self._grid.addWidget(widget, self._grid.rowCount(), 0, 1, 2)
 
-    def choice(self, name: str, options: Mapping[str, str], current: str, act: Callable[[str], object], note: str = "") -> QComboBox:
+    def choice(
+        self, name: str, options: Mapping[str, str], current: str, act: Callable[[str], object], note: str = ""
+    ) -> QComboBox:
         """A row with a menu; `options` maps values to titles."""
         box = QComboBox(self)
         for value, title in options.items():
             box.addItem(title, value)
         box.setCurrentIndex(max(0, box.findData(current)))
         box.setFixedWidth(FIELD)
-        box.activated.connect(lambda _i: act(box.currentData()))
+
+        def chosen(_index: int) -> None:
+            act(box.currentData())
+
+        box.activated.connect(chosen)
         self.row(name, box, note)
         return box
 
@@ -112,7 +118,9 @@ class Form(QWidget):
         self.row(name, box, note)
         return box
 
-    def text(self, name: str, value: str, act: Callable[[str], object], *, placeholder: str = "", note: str = "") -> QLineEdit:
+    def text(
+        self, name: str, value: str, act: Callable[[str], object], *, placeholder: str = "", note: str = ""
+    ) -> QLineEdit:
         """A row with a line of text."""
         edit = QLineEdit(value, self)
         edit.setPlaceholderText(placeholder)

@@ -12,6 +12,8 @@ from PySide6.QtCore import QPoint, QSize, Qt, Signal
 from PySide6.QtGui import QCloseEvent
 from PySide6.QtWidgets import QApplication, QDialog, QMainWindow, QSplitter, QStackedWidget, QVBoxLayout, QWidget
 
+from app.bridge import Stamped
+from app.controllers.answer import Pieces
 from app.controllers.answers import AnswerQueue, Running
 from app.controllers.chat import ChatController
 from app.controllers.chats import ChatsController
@@ -82,10 +84,24 @@ class MainWindow(QMainWindow):
         self._splitter = QSplitter(Qt.Orientation.Horizontal, self)
         self._build()
         self.chats = ChatCommands(
-            self, s.theme, s.history, s.chat, s.chats, s.queue, self.page, self.sidebar, self.show_error
+            window=self,
+            theme=s.theme,
+            history=s.history,
+            chat=s.chat,
+            chats=s.chats,
+            queue=s.queue,
+            page=self.page,
+            sidebar=self.sidebar,
+            failed=self.show_error,
         )
         self.model = ModelStatus(
-            s.host, s.chat, s.preferences, self.toolbar, self.page, self.panel, lambda e: self.show_report(report(e))
+            host=s.host,
+            chat=s.chat,
+            preferences=s.preferences,
+            toolbar=self.toolbar,
+            page=self.page,
+            panel=self.panel,
+            crashed=lambda error: self.show_report(report(error)),
         )
         self.menus = Menus(self, self._handlers())
         self._connect()
@@ -133,14 +149,14 @@ class MainWindow(QMainWindow):
         page.replay.connect(self.replay)
         page.report.connect(self._show_answer_report)
         page.settings.connect(self.show_settings)
-        page.text_shown.connect(lambda title, text: self._run(TextDialog(s.theme, title, "", text, self)))
+        page.text_shown.connect(self._show_text)
         for source in (s.chats.failed, s.chat.failed, page.failed, s.preferences.failed, s.queue.trouble):
             source.connect(self.show_error)
         s.chat.opened.connect(self._opened)
         s.chat.path_changed.connect(self._show_stats)
         s.queue.started.connect(self._answer_started)
-        s.queue.streamed.connect(lambda _running, _pieces, events: s.stats.take(events))
-        s.queue.finished.connect(lambda _running: s.stats.end())
+        s.queue.streamed.connect(self._answer_streamed)
+        s.queue.finished.connect(self._answer_finished)
         s.stats.changed.connect(self.panel.show_state)
 
     def _handlers(self) -> dict[str, Callable[[], object]]:
@@ -258,6 +274,12 @@ class MainWindow(QMainWindow):
         facts = self._s.host.facts
         self._s.stats.begin(running.message.model, facts.context if facts else None)
 
+    def _answer_streamed(self, _running: Running, _pieces: Pieces, events: Sequence[Stamped]) -> None:
+        self._s.stats.take(events)
+
+    def _answer_finished(self, _running: Running) -> None:
+        self._s.stats.end()
+
     def _with_answer(self, act: Callable[[int], object]) -> None:
         """Do something with the last answer in sight once it is complete."""
         answer = self.page.last_answer()
@@ -274,10 +296,17 @@ class MainWindow(QMainWindow):
         ran_with = (message.draft or {}).get("effective") == "mtp"
         ids = s.history.messages.trace(answer_id).token_ids
         replay = Replay(s.host, request, message, ids, drafting=not ran_with)
-        replay.finished.connect(lambda done: s.stats.learn(done.model, replay.live.stats))
+
+        def learn(done: Message) -> None:
+            s.stats.learn(done.model, replay.live.stats)
+
+        replay.finished.connect(learn)
         dialog = ReplayDialog(s.theme, replay, self)
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.show()
+
+    def _show_text(self, title: str, text: str) -> None:
+        self._run(TextDialog(self._s.theme, title, "", text, self))
 
     def _show_answer_report(self, answer_id: int) -> None:
         explanation = "Please send this with what you did. It holds nothing of your chats."

@@ -91,8 +91,7 @@ class Menus:
             action = QAction(command.title, window)
             if command.keys:
                 action.setShortcut(QKeySequence(command.keys))
-            handler = handlers[command.name]
-            action.triggered.connect(lambda _checked=False, handler=handler: handler())
+            action.triggered.connect(slot(handlers[command.name]))
             window.addAction(action)
             self.actions[command.name] = action
         self.actions["preferences"].setMenuRole(QAction.MenuRole.PreferencesRole)
@@ -114,3 +113,12 @@ class Menus:
                 menu.addSeparator()
             else:
                 menu.addAction(self.actions[command.name])
+
+
+def slot(handler: Callable[[], object]) -> Callable[[bool], None]:
+    """`handler` for `triggered`, which says whether the action is checked."""
+
+    def triggered(_checked: bool) -> None:
+        handler()
+
+    return triggered

@@ -22,6 +22,7 @@ class ModelStatus(QObject):
 
     def __init__(
         self,
+        *,
         host: EngineHost,
         chat: ChatController,
         preferences: Preferences,
@@ -37,12 +38,12 @@ class ModelStatus(QObject):
         self._current = ""
         self._failure: BaseException | None = None
         toolbar.drafting.connect(self.set_drafting)
-        toolbar.depth.connect(self.set_depth)
+        toolbar.depth_chosen.connect(self.set_depth)
         toolbar.effort.connect(self.set_effort)
         host.changed.connect(self._changed)
         host.progressed.connect(self._changed)
         host.failed.connect(self._failed)
-        preferences.changed.connect(lambda _settings: self.show_switches())
+        preferences.changed.connect(self.show_switches)
 
     def show_models(self, choices: Sequence[ModelChoice], current: str) -> None:
         """What the picker offers; `current` is the key of the one in use."""
@@ -82,7 +83,7 @@ class ModelStatus(QObject):
 
     # -- switches -----------------------------------------------------------------------------
 
-    def show_switches(self) -> None:
+    def show_switches(self, _settings: object = None) -> None:
         """On, off, or not available and why."""
         facts = self._host.facts
         self._toolbar.show_effort(self._chat.effort)

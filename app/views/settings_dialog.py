@@ -10,7 +10,16 @@ from typing import Any
 
 from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QKeySequence
-from PySide6.QtWidgets import QDialog, QFileDialog, QGridLayout, QHBoxLayout, QLineEdit, QListWidget, QStackedWidget, QWidget
+from PySide6.QtWidgets import (
+    QDialog,
+    QFileDialog,
+    QGridLayout,
+    QHBoxLayout,
+    QLineEdit,
+    QListWidget,
+    QStackedWidget,
+    QWidget,
+)
 
 from app import credentials
 from app.controllers.preferences import Preferences
@@ -121,7 +130,11 @@ class SettingsDialog(QDialog):
             suffix=" tokens",
         )
         form.integer(
-            "Seed", value.seed, _limits("seed"), lambda v: self._set_sampling("seed", v), none="Another for every answer"
+            "Seed",
+            value.seed,
+            _limits("seed"),
+            lambda v: self._set_sampling("seed", v),
+            none="Another for every answer",
         )
         return form
 
@@ -154,7 +167,10 @@ class SettingsDialog(QDialog):
         further.setReadOnly(True)
         further.setMinimumWidth(30 * GRID)
         further.setAccessibleName("Further folders")
-        buttons = (form.button("Add…", lambda: self._add_folder(further)), form.button("Clear", lambda: self._clear(further)))
+        buttons = (
+            form.button("Add…", lambda: self._add_folder(further)),
+            form.button("Clear", lambda: self._clear(further)),
+        )
         form.row("Further folders", form.beside(further, *buttons), "Searched for models, never written to.")
         form.text(
             "Hub address",

@@ -17,6 +17,7 @@ class Toast(QWidget):
 
     def __init__(self, theme: Theme, parent: QWidget) -> None:
         super().__init__(parent)
+        self._over = parent
         self._theme = theme
         self._act: Callable[[], None] | None = None
         layout = QHBoxLayout(self)
@@ -50,7 +51,7 @@ class Toast(QWidget):
         self._timer.start(round(1000 * seconds))
 
     def reposition(self) -> None:
-        parent = self.parentWidget()
+        parent = self._over
         width = min(self.sizeHint().width(), parent.width() - 32)
         self.resize(width, self.sizeHint().height())
         self.move((parent.width() - width) // 2, parent.height() - self.height() - 96)

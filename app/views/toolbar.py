@@ -9,10 +9,11 @@ from PySide6.QtCore import QPoint, Signal
 from PySide6.QtGui import QAction, QActionGroup
 from PySide6.QtWidgets import QHBoxLayout, QMenu, QSizePolicy, QWidget
 
-from engine.text.effort import EFFORT_LEVELS
 from app.theme import GRID, Theme
 from app.views.controls import IconButton, Label, Surface, Switch, TextButton
+from app.views.menus import slot
 from app.wording import plural
+from engine.text.effort import EFFORT_LEVELS
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +31,13 @@ def effort_title(effort: str) -> str:
 
 
 class Toolbar(Surface):
-    """Signals: sidebar(shown), panel(shown), new_chat, drafting(on), depth(int or None), effort(name), model(key)."""
+    """Signals: sidebar, panel, new_chat, drafting(on), depth_chosen(int or None), effort(name), model(key)."""
 
     sidebar = Signal(bool)
     panel = Signal(bool)
     new_chat = Signal()
     drafting = Signal(bool)
-    depth = Signal(object)
+    depth_chosen = Signal(object)
     effort = Signal(str)
     model = Signal(str)
 
@@ -127,9 +128,9 @@ class Toolbar(Surface):
     def depth_menu(self) -> QMenu:
         menu = QMenu(self)
         group = QActionGroup(menu)
-        self._item(menu, group, "Auto", self._depth is None, lambda: self.depth.emit(None))
+        self._item(menu, group, "Auto", self._depth is None, lambda: self.depth_chosen.emit(None))
         for n in range(1, self._depths + 1):
-            self._item(menu, group, plural(n, "draft"), self._depth == n, lambda n=n: self.depth.emit(n))
+            self._item(menu, group, plural(n, "draft"), self._depth == n, lambda n=n: self.depth_chosen.emit(n))
         return menu
 
     def effort_menu(self) -> QMenu:
@@ -146,7 +147,7 @@ class Toolbar(Surface):
         action.setChecked(checked)
         if checked:
             action.setIcon(self._theme.icon("check", "accent"))
-        action.triggered.connect(lambda _checked=False, act=act: act())
+        action.triggered.connect(slot(act))
         group.addAction(action)
         menu.addAction(action)
 

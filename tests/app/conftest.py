@@ -41,6 +41,18 @@ def qapp() -> QApplication:
     return application([])
 
 
+@pytest.fixture(autouse=True)
+def no_widget_left() -> Iterator[None]:
+    """Qt deletes the windows of a test at its end; left to Python's collector, they would go in any order, any time."""
+    yield
+    running = QApplication.instance()
+    if isinstance(running, QApplication):
+        for widget in running.topLevelWidgets():
+            widget.close()
+            widget.deleteLater()
+        running.sendPostedEvents(None, QEvent.Type.DeferredDelete.value)
+
+
 @pytest.fixture
 def theme(qapp: QApplication) -> Theme:
     return Theme("light")
@@ -109,7 +121,7 @@ def opened(wait: Wait, qapp: QApplication, inkstand_home: Path) -> Iterator[Open
     del inkstand_home
     maker = Opened(wait, qapp)
     yield maker
-    for gui in list(maker._open):  # noqa: SLF001
+    for gui in list(maker._open):
         maker.close(gui)
 
 

@@ -77,7 +77,13 @@ def test_a_message_is_answered_and_everything_is_kept(desk: Desk, wait) -> None:
     assert desk.stored(answer.id) == answer
     assert answer.stats is not None
     assert answer.stats["rounds"] > 5
-    assert answer.draft == {"requested": "auto", "effective": "mtp", "reason": None, "schedule": "stateful", "block_size": 5}
+    assert answer.draft == {
+        "requested": "auto",
+        "effective": "mtp",
+        "reason": None,
+        "schedule": "stateful",
+        "block_size": 5,
+    }
     assert answer.reasoning_tokens
     assert answer.options["sampling"]["seed"] == 7
     trace = desk.history.messages.trace(answer.id)

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from PySide6.QtCore import QMimeData, Qt, QUrl
+from PySide6.QtCore import QEvent, QMimeData, Qt, QUrl
 from PySide6.QtGui import QInputMethodEvent
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
@@ -18,13 +19,16 @@ from engine.errors import UserError
 
 
 @pytest.fixture
-def composer(theme: Theme, qapp: QApplication) -> Composer:
+def composer(theme: Theme, qapp: QApplication) -> Iterator[Composer]:
     view = Composer(theme)
     view.resize(600, 60)
     view.show()
     view.editor.setFocus()
     qapp.processEvents()
-    return view
+    yield view
+    view.close()
+    view.deleteLater()
+    qapp.sendPostedEvents(None, QEvent.Type.DeferredDelete.value)
 
 
 @pytest.fixture
@@ -115,7 +119,7 @@ def test_dropped_files_are_attached_and_can_be_removed(composer: Composer, tmp_p
     assert "image.bin" in failed[0].title
     composer.send()
     assert split(sent[0])[0] == [Attachment("notes.txt", "first\nsecond")]
-    chip = composer._chips[0]  # noqa: SLF001
+    chip = composer._chips[0]
     assert "notes.txt" in chip.accessibleName()
     chip.click()
     composer.send()

@@ -87,7 +87,17 @@ def test_streaming_ends_where_rendering_at_once_does(theme: Theme, step: int) ->
 @given(
     blocks=st.lists(
         st.sampled_from(
-            ["para one\nline", "- a\n- b", "1. x\n2. y", "# H", "```\ncode\n```", "> q", "| a |\n|---|\n| 1 |", "---", "**b** `c`"]
+            [
+                "para one\nline",
+                "- a\n- b",
+                "1. x\n2. y",
+                "# H",
+                "```\ncode\n```",
+                "> q",
+                "| a |\n|---|\n| 1 |",
+                "---",
+                "**b** `c`",
+            ]
         ),
         min_size=1,
         max_size=6,
@@ -132,7 +142,10 @@ def test_html_is_text_and_nothing_is_loaded(theme: Theme) -> None:
     assert "<script>x</script>" in shown
     assert "<div>block</div>" in shown
     assert "\ufffc" not in shown, "an image object"
-    assert result.document.resource(QTextDocument.ResourceType.ImageResource.value, QUrl("https://evil.example/x.png")) is None
+    assert (
+        result.document.resource(QTextDocument.ResourceType.ImageResource.value, QUrl("https://evil.example/x.png"))
+        is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -176,13 +189,13 @@ def test_copies_equal_the_source(theme: Theme) -> None:
     body.select_all()
     body.copy()
     assert QGuiApplication.clipboard().text() == SAMPLE
-    body._anchor, body._position = 1, body.markdown.document.characterCount() - 2  # noqa: SLF001
+    body._anchor, body._position = 1, body.markdown.document.characterCount() - 2
     part = body.selected_text()
     assert "\u2029" not in part
     assert "\u2028" not in part
     assert "def f(x: int) -> str:\n    return" in part
     code = body.markdown.decorations.code[0]
-    body._buttons[0][1].click()  # noqa: SLF001
+    body._buttons[0][1].click()
     assert QGuiApplication.clipboard().text() == code.source == 'def f(x: int) -> str:\n    return f"{x}"\n\n'
 
 

@@ -44,7 +44,7 @@ class Bench:
         self.controller.take([(self.clock.now, event)])
 
     def refresh(self) -> PanelState:
-        self.controller._refresh()  # noqa: SLF001
+        self.controller._refresh()
         return self.states[-1]
 
 
@@ -136,7 +136,26 @@ def test_plain_steps_count_only_for_contexts_of_like_length() -> None:
 def stored(figures: GenerationStats | None) -> Message:
     values = None if figures is None else to_json(figures)
     return Message(
-        2, 1, 1, "assistant", "done", "text", "", None, (), None, values, to_json(MTP), "stop", None, 0.0, "Demo", {}, None, None, (2,)
+        2,
+        1,
+        1,
+        "assistant",
+        "done",
+        "text",
+        "",
+        None,
+        (),
+        None,
+        values,
+        to_json(MTP),
+        "stop",
+        None,
+        0.0,
+        "Demo",
+        {},
+        None,
+        None,
+        (2,),
     )
 
 
@@ -158,7 +177,12 @@ def test_a_stored_answer_brings_its_figures_and_curves_back(bench: Bench) -> Non
     [
         (MTP, stats(plain_steps=0), "MTP with 4 drafts a round, as asked", False),
         (MTP, stats(plain_steps=6), "MTP with 4 drafts a round, as asked; 6 plain steps", False),
-        (DraftStatus("none", "none", "The drafter is switched off.", None, None), None, "Plain decoding, as asked", False),
+        (
+            DraftStatus("none", "none", "The drafter is switched off.", None, None),
+            None,
+            "Plain decoding, as asked",
+            False,
+        ),
         (
             DraftStatus("auto", "none", "The checkpoint has no MTP head.", None, None),
             None,
@@ -186,6 +210,10 @@ def test_the_footer_leaves_out_what_was_not_measured() -> None:
 
 
 def test_definitions_say_what_the_letters_mean() -> None:
-    for key, formula in (("acceptance_length", "1 + A/R"), ("acceptance_rate", "A/D"), ("decode_tps", "(N-1)/(t_last - t_first)")):
+    for key, formula in (
+        ("acceptance_length", "1 + A/R"),
+        ("acceptance_rate", "A/D"),
+        ("decode_tps", "(N-1)/(t_last - t_first)"),
+    ):
         assert formula in DEFINITIONS[key]
     assert "verify rounds that carried a draft" in DEFINITIONS["acceptance_rate"]

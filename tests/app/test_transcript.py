@@ -3,6 +3,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from PySide6.QtCore import QEvent, QPoint, QPointF, Qt
@@ -55,7 +56,7 @@ def transcript(theme: Theme, qapp: QApplication) -> Iterator[Transcript]:
     yield view
     view.close()
     view.deleteLater()
-    qapp.processEvents()
+    qapp.sendPostedEvents(None, QEvent.Type.DeferredDelete.value)
 
 
 def wheel(view: Transcript, lines: int) -> None:
@@ -117,8 +118,8 @@ def stream(view: Transcript, number: int, pieces: int) -> Message:
         text = f"Paragraph {i} of the answer.\n\n"
         current = replace(current, content=current.content + text)
         view.stream(current, [("text", text)])
-        view._timer.stop()  # noqa: SLF001
-        view._flush()  # noqa: SLF001
+        view._timer.stop()
+        view._flush()
     return current
 
 
@@ -141,13 +142,13 @@ def test_scrolling_up_is_never_stolen(transcript: Transcript) -> None:
         text = f"More {i}.\n\n"
         current = replace(current, content=current.content + text)
         transcript.stream(current, [("text", text)])
-        transcript._timer.stop()  # noqa: SLF001
-        transcript._flush()  # noqa: SLF001
+        transcript._timer.stop()
+        transcript._flush()
     transcript.finish(replace(current, state="done"))
     assert transcript.verticalScrollBar().value() == value
     assert {i: top_of(transcript, i) for i in transcript.visible_ids} == tops
-    assert transcript._jump.isVisible()  # noqa: SLF001
-    transcript._jump.click()  # noqa: SLF001
+    assert transcript._jump.isVisible()
+    transcript._jump.click()
     assert transcript.at_end
 
 
@@ -184,7 +185,7 @@ def test_an_edit_survives_scrolling_away(transcript: Transcript) -> None:
     view = transcript.view(100)
     assert isinstance(view, UserMessage)
     view.start_edit()
-    editor = view._editor  # noqa: SLF001
+    editor = view._editor
     assert editor is not None
     editor.setPlainText("changed text")
     bar = transcript.verticalScrollBar()
@@ -195,7 +196,7 @@ def test_an_edit_survives_scrolling_away(transcript: Transcript) -> None:
     transcript.edited.connect(lambda number, text: sent.append((number, text)))
     again = transcript.view(100)
     assert again is view
-    again._send_edit()  # noqa: SLF001  # pyright: ignore[reportAttributeAccessIssue]
+    again._send_edit()  # pyright: ignore[reportAttributeAccessIssue]
     assert sent == [(100, "changed text")]
 
 
@@ -224,7 +225,21 @@ def test_a_huge_message_is_folded(transcript: Transcript) -> None:
 # -- rounds ---------------------------------------------------------------------------------------
 
 TEXT = "**Small** pools\n\n- hold `the` sky\n\n```python\nprint(1)\n```\nEnd."
-PIECES = ["think", "ing", "", "**Sm", "all** po", "ols\n\n- h", "old `the`", " sky\n\n```py", "thon\nprint(1", ")\n```", "\nEnd", ".", ""]
+PIECES = [
+    "think",
+    "ing",
+    "",
+    "**Sm",
+    "all** po",
+    "ols\n\n- h",
+    "old `the`",
+    " sky\n\n```py",
+    "thon\nprint(1",
+    ")\n```",
+    "\nEnd",
+    ".",
+    "",
+]
 ROUNDS = [Round(1, 0, 0, 10.0), Round(4, 4, 3, 30.0), Round(5, 4, 4, 31.0), Round(2, 4, 1, 29.0), Round(1, 4, 0, 28.0)]
 
 
@@ -257,7 +272,7 @@ def test_tints_stand_on_the_shown_characters(transcript: Transcript) -> None:
         assert positions[TEXT.index(word)] == shown.index(word), word
     found = runs(range(len(PIECES)), ROUNDS, TEXT, lambda i: PIECES[i].encode())
     tints = spans(markdown, found)
-    assert all(a.end <= b.start for a, b in zip(tints, tints[1:], strict=False))
+    assert all(a.end <= b.start for a, b in pairwise(tints))
     transcript.decorate(1, lambda shown_view: shown_view.set_rounds(spans(shown_view.body.markdown, found)))
     rect = view.body.markdown.document.documentLayout().blockBoundingRect(view.body.markdown.document.firstBlock())
     assert "drafts accepted" in view.body.tip_at(QPointF(rect.left() + 20, rect.center().y()))

@@ -88,7 +88,7 @@ def test_typing_sending_and_the_finished_answer(gui: Gui, wait) -> None:
     panel = gui.window.panel
     assert "tokens / round" in panel.length.accessibleName()
     assert not panel.length.accessibleName().startswith("–")
-    view._actions["copy"].click()  # noqa: SLF001
+    view._actions["copy"].click()
     assert QGuiApplication.clipboard().text() == view.message.content
 
 
@@ -97,7 +97,13 @@ def test_the_switch_has_three_states(opened: Opened, script: Script) -> None:
     toolbar = gui.window.toolbar
     assert toolbar.switch.isChecked()
     assert toolbar.depth_button.isVisible()
-    assert [action.text() for action in toolbar.depth_menu().actions()] == ["Auto", "1 draft", "2 drafts", "3 drafts", "4 drafts"]
+    assert [action.text() for action in toolbar.depth_menu().actions()] == [
+        "Auto",
+        "1 draft",
+        "2 drafts",
+        "3 drafts",
+        "4 drafts",
+    ]
     toolbar.switch.click()
     assert not gui.services.host.drafting
     assert "off" in toolbar.switch.accessibleName()
@@ -148,9 +154,9 @@ def test_rounds_can_be_seen_and_read(gui: Gui, wait) -> None:
     type_and_send(gui, "one")
     wait(lambda: done(gui))
     view = last_view(gui)
-    view._actions["rounds"].click()  # noqa: SLF001
-    assert len(view.body._spans) > 5  # noqa: SLF001
-    assert view._actions["rounds"].isChecked()  # noqa: SLF001
+    view._actions["rounds"].click()
+    assert len(view.body._spans) > 5
+    assert view._actions["rounds"].isChecked()
     shown: list[tuple[str, str]] = []
     gui.window.page.text_shown.disconnect()
     gui.window.page.text_shown.connect(lambda title, text: shown.append((title, text)))
@@ -158,7 +164,7 @@ def test_rounds_can_be_seen_and_read(gui: Gui, wait) -> None:
     assert shown[0][1].startswith("Round ")
     assert "drafts accepted" in shown[0][1]
     gui.window.menus.actions["toggle_rounds"].trigger()
-    assert not view.body._spans  # noqa: SLF001
+    assert not view.body._spans
 
 
 def test_the_other_way_side_by_side(gui: Gui, wait) -> None:
@@ -181,7 +187,7 @@ def test_editing_in_place_makes_a_branch_to_go_back_from(gui: Gui, wait) -> None
     gui.window.menus.actions["edit_last"].trigger()
     user = gui.window.page.transcript.view(gui.services.chat.path[0].id)
     assert isinstance(user, UserMessage)
-    editor = user._editor  # noqa: SLF001
+    editor = user._editor
     assert editor is not None
     editor.setPlainText("second")
     QTest.keyClick(editor, Qt.Key.Key_Return)
@@ -189,8 +195,8 @@ def test_editing_in_place_makes_a_branch_to_go_back_from(gui: Gui, wait) -> None
     assert gui.services.chat.path[0].content == "second"
     view = gui.window.page.transcript.view(gui.services.chat.path[0].id)
     assert isinstance(view, UserMessage)
-    assert view._branches.isVisible()  # noqa: SLF001
-    view._branches._previous.click()  # noqa: SLF001
+    assert view._branches.isVisible()
+    view._branches._previous.click()
     assert gui.services.chat.path[0].content == "first"
 
 
@@ -228,7 +234,7 @@ def test_the_sidebar_lists_searches_and_deletes_with_undo(gui: Gui, wait) -> Non
     assert gui.services.chat.chat is None
     toast = gui.window.page.toast
     assert toast.isVisible()
-    toast._button.click()  # noqa: SLF001
+    toast._button.click()
     assert titles() == ["Today", "Pancakes", "Tide pools"]
     assert not toast.isVisible()
 
@@ -237,10 +243,10 @@ def test_an_error_stands_in_its_message_with_a_button_that_cures_it(gui: Gui, sc
     script.failure = UserError("The context is full.", "Start a new chat.")
     type_and_send(gui, "one")
     wait(lambda: done(gui))
-    callout = last_view(gui)._callout  # noqa: SLF001
+    callout = last_view(gui)._callout
     assert callout is not None
     assert callout.accessibleName() == "Error: The context is full. Start a new chat."
-    callout._buttons[0].click()  # noqa: SLF001
+    callout._buttons[0].click()
     wait(lambda: done(gui))
     assert last_view(gui).message.state == "done"
 
@@ -249,9 +255,9 @@ def test_a_bug_offers_a_report_that_can_be_copied(gui: Gui, script: Script, wait
     script.failure = ZeroDivisionError("in the model")
     type_and_send(gui, "one")
     wait(lambda: done(gui))
-    callout = last_view(gui)._callout  # noqa: SLF001
+    callout = last_view(gui)._callout
     assert callout is not None
-    assert [button.text() for button in callout._buttons] == ["Try again", "Show report"]  # noqa: SLF001
+    assert [button.text() for button in callout._buttons] == ["Try again", "Show report"]
     gui.window.show_report(gui.services.queue.report(last_view(gui).message.id))
     dialog = gui.window.findChild(TextDialog)
     assert dialog is not None
@@ -266,7 +272,7 @@ def test_a_full_context_is_said(gui: Gui, script: Script, wait) -> None:
     wait(lambda: gui.services.host.facts)
     type_and_send(gui, "one")
     wait(lambda: done(gui))
-    callout = last_view(gui)._callout  # noqa: SLF001
+    callout = last_view(gui)._callout
     assert callout is not None
     assert "context is full" in callout.accessibleName()
 
@@ -276,7 +282,7 @@ def test_a_model_that_cannot_be_loaded_says_why(opened: Opened, wait) -> None:
         raise UserError("model.safetensors is truncated.", "Download it again.")
 
     gui = opened(broken, loaded=False)
-    label = gui.window.page.welcome._subtitle  # noqa: SLF001
+    label = gui.window.page.welcome._subtitle
     wait(lambda: "truncated" in label.text())
     assert "Download it again." in label.text()
     assert gui.window.toolbar.model_button.text() == "No model"
@@ -346,11 +352,11 @@ def test_an_engine_that_hangs_does_not_keep_the_program(opened: Opened, script: 
 def test_closing_the_window_quits_except_where_the_dock_keeps_it(gui: Gui) -> None:
     asked: list[int] = []
     gui.window.quit_requested.connect(lambda: asked.append(1))
-    gui.window._quit_on_close = False  # noqa: SLF001
+    gui.window._quit_on_close = False
     gui.window.close()
     assert (asked, gui.window.isVisible()) == ([], False)
     gui.window.show()
-    gui.window._quit_on_close = True  # noqa: SLF001
+    gui.window._quit_on_close = True
     gui.window.close()
     assert asked == [1]
 
@@ -467,7 +473,7 @@ def test_settings_hold_at_once_and_wrong_ones_not_at_all(gui: Gui, wait) -> None
     edits["Hub address"].editingFinished.emit()
     assert preferences.value.endpoint == "https://mirror.example"
     dialog.token.setText("bad")
-    dialog._test.click()  # noqa: SLF001
+    dialog._test.click()
     wait(lambda: "does not accept" in dialog.token_result.text())
     dialog.close()
     dialog.deleteLater()

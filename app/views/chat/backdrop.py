@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from PySide6.QtCore import QPointF, QRectF, Qt
-from PySide6.QtGui import QPainter, QPen, QTextBlock, QTextDocument
+from PySide6.QtGui import QPainter, QPen, QTextBlock, QTextDocument, QTextLine
 
 from app.theme import Theme
 from app.views.chat.formats import QUOTE_INDENT, CodeBlock, Decorations
@@ -15,6 +15,7 @@ from app.views.chat.look import CODE_HEAD, CODE_PAD
 
 if TYPE_CHECKING:
     from app.views.chat.text_body import Span
+
 
 class Backdrop:
     """Paints within `clip`; everything outside is skipped without asking the layout about it."""
@@ -127,8 +128,14 @@ class Backdrop:
             last = min(end - base, line.textStart() + line.textLength())
             if first >= last:
                 continue
-            left, right = line.cursorToX(first)[0], line.cursorToX(last)[0]
+            left, right = _x(line, first), _x(line, last)
             # The line height is stretched above the text, so the text sits at the bottom of its line.
             height = min(line.ascent() + line.descent(), line.height())
             top = bounds.top() + line.y() + line.height() - height
             into.append(QRectF(bounds.left() + left, top, max(0.0, right - left), height))
+
+
+def _x(line: QTextLine, position: int) -> float:
+    """Where the character stands. PySide's stubs do not know that a pair is returned."""
+    x, _ = cast("tuple[float, int]", line.cursorToX(position))
+    return x

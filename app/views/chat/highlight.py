@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 
 from pygments.lexer import Lexer
-from pygments.lexers import get_lexer_by_name
-from pygments.token import Comment, Keyword, Name, Number, Operator, String, Token, _TokenType
+from pygments.lexers import get_lexer_by_name  # pyright: ignore[reportUnknownVariableType]
+from pygments.token import Comment, Keyword, Name, Number, Operator, String, Token, _TokenType  # pyright: ignore[reportPrivateUsage]
 from pygments.util import ClassNotFound
 
 LONGEST = 60_000

@@ -191,7 +191,9 @@ class MarkdownDocument:
     def _freeze_lines(self, cursor: QTextCursor, fence: _Fence, lines: Sequence[str]) -> None:
         """Leave `lines`, the first of the chunk, as they stand from now on."""
         first = self.document.findBlock(fence.position) if fence.chunk > fence.body else None
-        number = first.blockNumber() + 1 if first else self.document.findBlock(self.decorations.code[-1].start).blockNumber()
+        number = (
+            first.blockNumber() + 1 if first else self.document.findBlock(self.decorations.code[-1].start).blockNumber()
+        )
         last = self.document.findBlockByNumber(number + len(lines) - 1)
         fence.position = last.position() + last.length() - 1
         fence.chunk += sum(len(line) + 1 for line in lines)

@@ -163,13 +163,16 @@ class AssistantMessage(QWidget):
             title, hint = FINISH_NOTES[message.finish_reason]
             self._callout = Callout(self._theme, title, hint, [Cure("Settings…", "settings")], self, danger=False)
         if self._callout is not None:
-            self._callout.action.connect(lambda name: self.action.emit(name, self.message.id))
+            self._callout.action.connect(self._act)
             self._callout.show()
 
     def set_rounds(self, spans: list[Span]) -> None:
         """Tint the answer's rounds, or nothing."""
         self.body.set_spans(spans)
         self._actions["rounds"].setChecked(bool(spans))
+
+    def _act(self, name: str) -> None:
+        self.action.emit(name, self.message.id)
 
     def _step(self, by: int) -> None:
         self.action.emit("next" if by > 0 else "previous", self.message.id)
@@ -240,6 +243,8 @@ class AssistantMessage(QWidget):
         advance = painter.fontMetrics().horizontalAdvance("Inkling")
         painter.setPen(self._theme.color("text_3"))
         painter.setFont(self._theme.font(-2))
-        painter.drawText(name.adjusted(advance + 8, 0.5, 0, 0), Qt.AlignmentFlag.AlignVCenter, clock(self.message.created_at))
+        painter.drawText(
+            name.adjusted(advance + 8, 0.5, 0, 0), Qt.AlignmentFlag.AlignVCenter, clock(self.message.created_at)
+        )
         if self.message.state == "streaming" and not self.message.content and not self.message.reasoning:
             painter.drawText(QRectF(0, 28, self.width(), 24), Qt.AlignmentFlag.AlignVCenter, "Reading the prompt…")

@@ -186,5 +186,3 @@ class ChatPage(Surface):
         super().resizeEvent(event)
         if not self.toast.isHidden():
             self.toast.reposition()
-
-

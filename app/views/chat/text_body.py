@@ -11,13 +11,12 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from PySide6.QtCore import QEvent, QMimeData, QPointF, QRectF, Qt, QTimer, Signal
+from PySide6.QtCore import QMimeData, QPointF, QRectF, Qt, QTimer, Signal
 from PySide6.QtGui import (
     QAbstractTextDocumentLayout,
     QContextMenuEvent,
     QFocusEvent,
     QGuiApplication,
-    QHelpEvent,
     QKeyEvent,
     QKeySequence,
     QMouseEvent,
@@ -28,7 +27,7 @@ from PySide6.QtGui import (
     QTextCursor,
     QTextDocument,
 )
-from PySide6.QtWidgets import QMenu, QToolTip, QWidget
+from PySide6.QtWidgets import QMenu, QWidget
 
 from app.theme import Theme
 from app.views.chat.backdrop import Backdrop
@@ -244,7 +243,14 @@ class TextBody(QWidget):
         start, end = sorted((self._anchor, self._position))
         if start == 0 and end >= self._markdown.document.characterCount() - 1:
             return self.source
-        return self._cursor().selectedText().replace("\u2029", "\n").replace(LINE, "\n").replace("\ufdd0", "").replace("\ufdd1", "\n")
+        return (
+            self._cursor()
+            .selectedText()
+            .replace("\u2029", "\n")
+            .replace(LINE, "\n")
+            .replace("\ufdd0", "")
+            .replace("\ufdd1", "\n")
+        )
 
     def copy(self) -> None:
         """The selection to the clipboard, with newlines as newlines."""
@@ -273,6 +279,7 @@ class TextBody(QWidget):
             return
         link = self._markdown.document.documentLayout().anchorAt(event.position())
         self.setCursor(Qt.CursorShape.PointingHandCursor if link else Qt.CursorShape.IBeamCursor)
+        self.setToolTip(link or self.tip_at(event.position()))
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
         if event.button() == Qt.MouseButton.LeftButton:
@@ -310,23 +317,12 @@ class TextBody(QWidget):
         found: dict[str, None] = {}
         block = self._markdown.document.begin()
         while block.isValid():
-            for piece in block:
-                href = piece.fragment().charFormat().anchorHref()
+            for piece in block.textFormats():
+                href = piece.format.anchorHref()
                 if href:
                     found[href] = None
             block = block.next()
         return list(found)
-
-    def event(self, event: QEvent) -> bool:
-        if isinstance(event, QHelpEvent) and event.type() == QEvent.Type.ToolTip:
-            self._tooltip(event)
-            return True
-        return super().event(event)
-
-    def _tooltip(self, event: QHelpEvent) -> None:
-        link = self._markdown.document.documentLayout().anchorAt(QPointF(event.pos()))
-        text = link or self.tip_at(QPointF(event.pos()))
-        QToolTip.showText(event.globalPos(), text, self)
 
     def tip_at(self, position: QPointF) -> str:
         """What is known about the round under the pointer, or nothing."""

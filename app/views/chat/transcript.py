@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 
-from PySide6.QtCore import QEvent, Qt, QTimer, Signal
+from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QKeyEvent, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QAbstractScrollArea, QApplication, QFrame, QWidget
 
@@ -215,6 +215,7 @@ class Transcript(QAbstractScrollArea):
                 self._rewidth(width)
             height = self.viewport().height()
             value = self.verticalScrollBar().value()
+            tops, total, first, last = self._tops(), 0, 0, 0
             for _ in range(12):
                 tops = self._tops()
                 total = tops[-1] + PAD
@@ -222,7 +223,9 @@ class Transcript(QAbstractScrollArea):
                 value = max(0, min(value, total - height))
                 first = max(0, bisect_right(tops, value, hi=len(self._messages)) - 1)
                 last = bisect_right(tops, value + height, hi=len(self._messages))
-                fresh = [i for i in range(first, last) if not self._measured[i] or self._messages[i].id not in self._views]
+                fresh = [
+                    i for i in range(first, last) if not self._measured[i] or self._messages[i].id not in self._views
+                ]
                 if not fresh:
                     break
                 anchor = next((i for i in range(first, last) if i not in fresh), None)
@@ -311,7 +314,9 @@ class Transcript(QAbstractScrollArea):
                 return
             view = self._views[message_id]
             editing = isinstance(view, UserMessage) and view.editing
-            if message_id in self._visible or editing or view.isAncestorOf(QApplication.focusWidget()):
+            focus = QApplication.focusWidget()
+            focused = focus is not None and view.isAncestorOf(focus)
+            if message_id in self._visible or editing or focused:
                 continue
             del self._views[message_id]
             view.deleteLater()
@@ -385,8 +390,5 @@ class Transcript(QAbstractScrollArea):
         self._jump.move((self.width() - 32) // 2, self.height() - 48)
         self._layout()
 
-    def viewportEvent(self, event: QEvent) -> bool:
-        if event.type() == QEvent.Type.Paint and isinstance(event, QPaintEvent):
-            QPainter(self.viewport()).fillRect(event.rect(), self._theme.color("window"))
-            return True
-        return super().viewportEvent(event)
+    def paintEvent(self, event: QPaintEvent) -> None:
+        QPainter(self.viewport()).fillRect(event.rect(), self._theme.color("window"))

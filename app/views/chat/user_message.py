@@ -54,7 +54,7 @@ class UserMessage(QWidget):
         self.body.height_changed.connect(self.resized)
         self.body.link_clicked.connect(self.link)
         self._more.clicked.connect(self._unfold)
-        self._branches.step.connect(lambda by: self.action.emit("next" if by > 0 else "previous", self.message.id))
+        self._branches.step.connect(self._step)
         for name, button in self._actions.items():
             if name != "edit":
                 button.clicked.connect(lambda _checked=False, name=name: self.action.emit(name, self.message.id))
@@ -71,7 +71,9 @@ class UserMessage(QWidget):
         for attachment in attachments:
             label = f"{attachment.name}  {attachment.size}"
             chip = TextButton(self._theme, label, f"Attached text {label}", self, icon="file", delta=-1)
-            chip.clicked.connect(lambda _c=False, name=attachment.name: self.action.emit(f"attachment:{name}", self.message.id))
+            chip.clicked.connect(
+                lambda _c=False, name=attachment.name: self.action.emit(f"attachment:{name}", self.message.id)
+            )
             chip.show()
             self._chips.append(chip)
         self._show_text()
@@ -88,6 +90,9 @@ class UserMessage(QWidget):
         self._unfolded = True
         self._show_text()
         self.resized.emit()
+
+    def _step(self, by: int) -> None:
+        self.action.emit("next" if by > 0 else "previous", self.message.id)
 
     # -- editing ------------------------------------------------------------------------------
 

@@ -1,5 +1,9 @@
 """The two curves of the panel."""
 
+# pyqtgraph has no types.
+# pyright: basic, reportOptionalMemberAccess=false, reportAttributeAccessIssue=false, reportCallIssue=false
+# pyright: reportArgumentType=false
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -7,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyqtgraph as pg
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QColor
+from PySide6.QtGui import QColor, QWheelEvent
 from PySide6.QtWidgets import QWidget
 
 from app.theme import Theme
@@ -29,8 +33,6 @@ class Plot(pg.PlotWidget):
         self.setMouseEnabled(x=False, y=False)
         self.setMenuEnabled(False)
         self.hideButtons()
-        # The wheel belongs to the panel.
-        self.wheelEvent = lambda event: event.ignore()
         item = self.getPlotItem()
         item.showGrid(x=False, y=True, alpha=0.14)
         item.getAxis("left").setWidth(26)
@@ -45,6 +47,10 @@ class Plot(pg.PlotWidget):
         theme.changed.connect(self.restyle)
         self.restyle()
         self.clear_curves()
+
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        """The wheel belongs to the panel."""
+        event.ignore()
 
     def restyle(self) -> None:
         accent, text = self._theme.color("accent"), self._theme.color("text_3")
