@@ -53,18 +53,17 @@ class Fields:
 
     def raw(self, *names: str) -> tuple[str, Any]:
         """The first spelling that is present and not null, with its value; otherwise the first name and None."""
-        for name in names:
-            if self._raw.get(name) is not None:
-                return name, self._raw[name]
-        return names[0], None
+        present = (name for name in names if self._raw.get(name) is not None)
+        name = next(present, names[0])
+        return name, self._raw.get(name)
 
-    def wrong(self, name: str, value: object, accepted: str) -> ConfigError:
+    def wrong(self, name: str, value: Any, accepted: str) -> ConfigError:
         """The error for a value outside what is accepted."""
         return ConfigError(f"{self.where}.{name} is {value!r}; it must be {accepted}.", _HINT)
 
-    def missing(self, *names: str, accepted: str) -> ConfigError:
-        also = f" (also spelled {', '.join(names[1:])})" if len(names) > 1 else ""
-        return ConfigError(f"{self.where}.{names[0]}{also} is missing; it must be {accepted}.", _HINT)
+    def missing(self, name: str, *aliases: str, accepted: str) -> ConfigError:
+        also = f" (also spelled {', '.join(aliases)})" if aliases else ""
+        return ConfigError(f"{self.where}.{name}{also} is missing; it must be {accepted}.", _HINT)
 
     def integer(self, *names: str, low: int, high: int, default: int | None = None) -> int:
         accepted = f"a whole number from {low} to {high}"

@@ -128,6 +128,12 @@ def to_transformers(tensors: Tensors, root: str = "model.language_model.") -> Te
     return {name: mx.contiguous(value) for name, value in result.items()}
 
 
+def to_mixed(tensors: Tensors) -> Tensors:
+    """Published names but for the MLPs, which are spelled as in transformers (the public 0.6B checkpoint)."""
+    mlps = to_transformers({name: value for name, value in tensors.items() if ".mlp." in name}, "model.llm.")
+    return {**{name: value for name, value in tensors.items() if ".mlp." not in name}, **mlps}
+
+
 def to_mlx_vlm(tensors: Tensors, fused: bool = True) -> Tensors:
     """mlx-vlm's own parameters: fused qkvr, split experts, shared experts as one dense MLP, kernels [C, K, 1].
 

@@ -48,6 +48,7 @@ def no_head(config: dict[str, Any]) -> dict[str, Any]:
         pytest.param(layouts.to_mlx_vlm, layouts.config(), id="mlx-vlm"),
         pytest.param(lambda t: layouts.to_mlx_vlm(t, fused=False), layouts.config(), id="mlx-vlm-unfused"),
         pytest.param(layouts.to_split_experts, layouts.config(), id="split-experts"),
+        pytest.param(layouts.to_mixed, layouts.transformers_config(), id="mixed"),
     ],
 )
 def test_a_layout_gives_the_parameters_of_the_published_one(

@@ -25,8 +25,6 @@ class Declared:
 
     default: Quantization | None = None
     modules: Mapping[str, Quantization | None] = field(default_factory=dict[str, "Quantization | None"])
-    unknown: tuple[str, ...] = ()
-    """Overrides for modules that no table knows."""
 
     def of(self, target: str) -> Quantization | None:
         return self.modules.get(target, self.default)
@@ -50,23 +48,16 @@ def read_declared(block: Mapping[str, Any] | None) -> Declared:
         raise CheckpointError(f"config.json: the quantization method {method!r} is not supported.", _MODELOPT_CURE)
     default = _setting(block, "quantization", None) if "bits" in block or "mode" in block else None
     modules: dict[str, Quantization | None] = {}
-    unknown: list[str] = []
     for key, value in block.items():
-        if isinstance(value, dict):
-            setting = _setting(cast("dict[str, Any]", value), f"quantization.{key}", default)
-        elif isinstance(value, bool) and key not in _SCALARS:
+        targets = targets_of_module(key.removesuffix(".weight"))
+        if not targets or not isinstance(value, (dict, bool)):
+            continue  # a plain setting, or a module that a text model does without
+        if isinstance(value, bool):
             setting = default if value else None
         else:
-            continue
-        targets = targets_of_module(key.removesuffix(".weight"))
-        if not targets:
-            unknown.append(key)
-        for target in targets:
-            modules[target] = setting
-    return Declared(default, modules, tuple(unknown))
-
-
-_SCALARS = frozenset({"sym", "symmetric", "desc_act", "zero_point"})
+            setting = _setting(cast("dict[str, Any]", value), f"quantization.{key}", default)
+        modules |= dict.fromkeys(targets, setting)
+    return Declared(default, modules)
 
 
 def _setting(block: Mapping[str, Any], where: str, default: Quantization | None) -> Quantization:

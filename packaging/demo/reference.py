@@ -8,8 +8,8 @@ whose choice equals the continuation, which one teacher-forced pass tells.
     python packaging/demo/reference.py CHECKPOINT --cases REFERENCE.json --write tests/data/demo_reference.json
     python packaging/demo/reference.py CHECKPOINT --check REFERENCE.json
 
---check recomputes a reference file: how many greedy tokens the checkpoint keeps (teacher-forced), and its rounds. Needs
-torch and safetensors.
+--check recomputes a reference file: how many greedy tokens the checkpoint keeps (teacher-forced), and its rounds. Its
+exit status is 1 below the gates that a quantized copy has to pass. Needs torch and safetensors.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from student import Config, Student, checkpoint_tensors
 from torch import Tensor
 
 MAX_TOKENS = 120
+KEPT, KEPT_IN_EACH, TOKENS_PER_ROUND = 0.99, 0.97, 0.98
+"""Gates of --check: greedy tokens kept in all cases together and in each, and mean tokens per round with all depths."""
 ABOUT = (
     "{name}, float32, greedy, effort 0.9, no system message. greedy_ids: plain greedy continuation, cut at {limit} "
     "tokens or at the stop token, which is included. margins: distance of the two best logits at each of its tokens. "
@@ -202,8 +204,8 @@ def write(student: Student, directory: Path, cases: list[dict[str, Any]], out: P
     out.write_text(f'{{"about": {json.dumps(about)}, "cases": [\n{body}\n]}}\n')
 
 
-def check(student: Student, cases: list[dict[str, Any]]) -> None:
-    """Print how well a checkpoint keeps a reference: each case, then all together."""
+def check(student: Student, cases: list[dict[str, Any]]) -> bool:
+    """Print how well a checkpoint keeps a reference, each case and all together; whether that passes the gates."""
     kept = total = 0
     shares: list[float] = []
     deepest = str(student.config.num_nextn_predict_layers)
@@ -226,6 +228,7 @@ def check(student: Student, cases: list[dict[str, Any]]) -> None:
         f"tokens per round with {deepest} drafts on the reference's text: {mean:.3f} of {original:.3f} = "
         f"{mean / original:.2%}"
     )
+    return kept / total >= KEPT and min(shares) >= KEPT_IN_EACH and mean / original >= TOKENS_PER_ROUND
 
 
 def main() -> None:
@@ -240,8 +243,8 @@ def main() -> None:
     student = load_student(args.checkpoint)
     if args.write:
         write(student, args.checkpoint, json.loads(args.cases.read_text())["cases"], args.write)
-    if args.check:
-        check(student, json.loads(args.check.read_text())["cases"])
+    if args.check and not check(student, json.loads(args.check.read_text())["cases"]):
+        raise SystemExit(1)
 
 
 if __name__ == "__main__":
