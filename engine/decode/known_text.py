@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import takewhile
 
 import mlx.core as mx
-import numpy as np
 
 from engine.decode.drafter import Drafter
 from engine.decode.sampler import Sampler
 from engine.decode.target import PREFILL_CHUNK, Target
 from engine.model.backbone import Backbone
 from engine.stats import StatsRecorder
+from engine.values import to_ints
 
 
 def hidden_rows(backbone: Backbone, ids: Sequence[int]) -> mx.array:
@@ -52,8 +53,8 @@ def replay_rounds(
         draft = drafter.propose(ids[:known], drafts, sampler)
         mx.eval(draft.tokens, drafter.arrays)
         truth = ids[known : known + drafts]
-        agrees = np.array(draft.tokens)[: len(truth)] == np.array(truth)
-        accepted = len(truth) if agrees.all() else int(agrees.argmin())
+        pairs = zip(to_ints(draft.tokens), truth, strict=False)
+        accepted = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
         drafter.settle(accepted)
         recorder.round(drafts, accepted, 0.0)
         row, known = known - 1, min(known + accepted + 1, len(ids))
