@@ -3,6 +3,8 @@
 VENV := .venv
 BIN := $(VENV)/bin
 SHARED ?= ../shared
+# One test process per core; PYTEST_FLAGS= runs them in one.
+PYTEST_FLAGS ?= -n auto --dist worksteal
 LOCK_FLAGS ?= --upgrade
 # make run CUDA=1 computes on an NVIDIA GPU.
 CUDA ?=
@@ -44,7 +46,7 @@ bench: $(RUN_STAMP)  ## acceptance of the drafter on the built-in prompts
 	@$(BIN)/inkstand draft-report
 
 reference: $(DEV_STAMP)  ## check the original demo checkpoint: make reference SHARED=DIR
-	@$(BIN)/python tools/check_reference.py "$(SHARED)"
+	@$(BIN)/python packaging/check_reference.py "$(SHARED)"
 
 lock: $(DEV_STAMP)  ## renew the lock files from pyproject.toml
 	@$(BIN)/python -m pip install --quiet uv
@@ -54,14 +56,14 @@ lock: $(DEV_STAMP)  ## renew the lock files from pyproject.toml
 
 clean:  ## remove the environment and everything generated
 	rm -rf $(VENV) build dist htmlcov .coverage .hypothesis .import_linter_cache .pytest_cache .ruff_cache
-	find app engine tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
+	find app engine packaging tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(RUN_STAMP): $(RUN_LOCK) pyproject.toml tools/venv.sh
-	@tools/venv.sh $(VENV) $(RUN_LOCK)
+$(RUN_STAMP): $(RUN_LOCK) pyproject.toml packaging/venv.sh
+	@packaging/venv.sh $(VENV) $(RUN_LOCK)
 	@rm -f $(VENV)/*.stamp
 	@touch $@
 
-$(DEV_STAMP): requirements-dev.lock pyproject.toml tools/venv.sh
-	@tools/venv.sh $(VENV) requirements-dev.lock
+$(DEV_STAMP): requirements-dev.lock pyproject.toml packaging/venv.sh
+	@packaging/venv.sh $(VENV) requirements-dev.lock
 	@rm -f $(VENV)/*.stamp
 	@touch $@ $(VENV)/cpu.stamp

@@ -1,6 +1,6 @@
 """Checks the engine on the original demo checkpoint against the figures of an independent implementation.
 
-    python tools/check_reference.py SHARED
+    python packaging/check_reference.py SHARED
 
 SHARED holds demo_checkpoint/ and golden/demo_reference.json: greedy token ids of some prompts, and rounds and accepted
 drafts for each number of drafts per round. Prints a line per case and number of drafts and exits with 1 on a

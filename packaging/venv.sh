@@ -1,7 +1,7 @@
 #!/bin/sh
 # Makes (or mends) the virtual environment of this checkout and installs locked packages and the project into it.
 #
-#   tools/venv.sh DIRECTORY LOCK...
+#   packaging/venv.sh DIRECTORY LOCK...
 #
 # PYTHON=/path/to/python chooses the interpreter. Every package comes from a hashed lock; the project itself is
 # installed in place, without dependencies and without build isolation, so nothing unhashed is fetched.
