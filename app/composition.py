@@ -7,12 +7,13 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
 import qasync  # pyright: ignore[reportMissingTypeStubs]
-from PySide6.QtCore import QTimer
+from PySide6.QtCore import QEvent, QTimer
 from PySide6.QtWidgets import QApplication
 
 from app.bridge import Bridge, Stamped
@@ -58,7 +59,9 @@ class Gui:
         s = self.services
         self.window.hide()
         s.queue.stop_all()
-        ended = await asyncio.get_running_loop().run_in_executor(None, s.host.close, QUIT_S)
+        # A pool of its own: threads of qasync's default executor outlive it in `threading.enumerate`.
+        with ThreadPoolExecutor(1) as pool:
+            ended = await asyncio.get_running_loop().run_in_executor(pool, s.host.close, QUIT_S)
         self.bridge.close()
         s.queue.close()
         s.history.close()
@@ -198,6 +201,9 @@ def run(argv: Sequence[str]) -> int:
     with loop:
         ended = cast("bool", loop.run_until_complete(main()))
     gui.crash.uninstall()
+    # By Qt and now: the interpreter would take the widgets apart in any order when it ends.
+    gui.window.deleteLater()
+    qt.sendPostedEvents(None, QEvent.Type.DeferredDelete.value)
     if not ended:
         # The engine is deep in a computation; unwinding the interpreter under it would crash.
         _log.warning("The engine did not end in time")

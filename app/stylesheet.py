@@ -53,6 +53,7 @@ QComboBox QAbstractItemView {{
 }}
 QAbstractSpinBox::up-button, QAbstractSpinBox::down-button {{ width: 0; border: none; }}
 QAbstractSpinBox QLineEdit {{ color: {text}; background: transparent; border: none; padding: 0 6px; }}
+QAbstractSpinBox {{ padding: 2px 8px; min-height: 22px; }}
 QCheckBox {{ spacing: 8px; color: {text}; }}
 QListView {{ background: transparent; border: none; outline: none; }}
 QScrollBar:vertical {{ background: transparent; width: 12px; margin: 2px; }}

@@ -181,7 +181,7 @@ class StatsController(QObject):
             per_round = stats.ms_per_round
             break_even = per_round / plain if per_round is not None and plain else None
             state = replace(state, ms_per_plain_step=plain, break_even=break_even)
-            if now - self._verdict_at >= VERDICT_S or not state.running:
+            if not state.verdict or now - self._verdict_at >= VERDICT_S or not state.running:
                 state = replace(state, verdict=verdict(stats.acceptance_length, break_even))
                 self._verdict_at = now
         line, differs = truth(self._draft, stats)

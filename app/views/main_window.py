@@ -309,7 +309,7 @@ class MainWindow(QMainWindow):
         self._run(TextDialog(self._s.theme, title, "", text, self))
 
     def _show_answer_report(self, answer_id: int) -> None:
-        explanation = "Please send this with what you did. It holds nothing of your chats."
+        explanation = "Please send this with what you did, after a look at what it says."
         self._run(TextDialog(self._s.theme, "Report of a bug", explanation, self._s.queue.report(answer_id), self))
 
     # -- messages -----------------------------------------------------------------------------
@@ -329,7 +329,7 @@ class MainWindow(QMainWindow):
 
     def show_report(self, text: str) -> None:
         """A bug, with a report that can be copied."""
-        explanation = "This is a bug. Please send the report with what you did; it holds nothing of your chats."
+        explanation = "This is a bug. Please send the report with what you did, after a look at what it says."
         dialog = TextDialog(self._s.theme, "Something went wrong inside Inkstand", explanation, text, self)
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.show()

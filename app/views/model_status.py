@@ -60,11 +60,12 @@ class ModelStatus(QObject):
         elif host.facts is not None:
             facts = host.facts
             head = f"MTP head with {plural(facts.depths, 'depth')}" if facts.depths else "No MTP head"
-            welcome.show_model(f"{facts.name} is ready", f"{head}, context of {facts.context:,} tokens. Try one:", None)
+            text = f"{head}, context of {facts.context:,} tokens. Try one:"
+            welcome.show_model(f"{facts.name} is ready", text, drafts=bool(facts.depths))
             self._title(facts.name)
             self._panel.set_depths(facts.depths)
         elif self._failure is None:
-            welcome.show_model("No model is loaded", "Choose one in the toolbar.", None)
+            welcome.show_model("No model is loaded", "Choose one in the toolbar.")
             self._title("No model")
         self.show_switches()
 
@@ -74,7 +75,7 @@ class ModelStatus(QObject):
     def _failed(self, error: BaseException) -> None:
         self._failure = error
         title, hint, bug = blame(error)
-        self._page.welcome.show_model("The model could not be loaded", f"{title} {hint}", None)
+        self._page.welcome.show_model("The model could not be loaded", f"{title} {hint}")
         self._title("No model")
         if self._chat.path:
             self._page.toast.say(f"{title} {hint}", seconds=20)

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from PySide6.QtCore import QPoint, Signal
-from PySide6.QtGui import QAction, QActionGroup
-from PySide6.QtWidgets import QHBoxLayout, QMenu, QSizePolicy, QWidget
+from PySide6.QtCore import QPoint, Qt, Signal
+from PySide6.QtGui import QAction, QActionGroup, QFontMetrics
+from PySide6.QtWidgets import QHBoxLayout, QMenu, QWidget
 
 from app.theme import GRID, Theme
 from app.views.controls import IconButton, Label, Surface, Switch, TextButton
 from app.views.menus import slot
 from app.wording import plural
 from engine.text.effort import EFFORT_LEVELS
+
+REASON = 40 * GRID
+"""Width of the sentence that stands in place of the depth menu."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +62,6 @@ class Toolbar(Surface):
         self.depth_button = TextButton(theme, "Depth: Auto", "Drafts per round", self, menu=True)
         self.reason = Label(theme, "", self, color="text_3", delta=-1)
         self.effort_button = TextButton(theme, "Effort: High", "Thinking effort", self, menu=True)
-        self.reason.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         self.reason.setMinimumWidth(20)
         layout = QHBoxLayout(self)
         layout.setContentsMargins(GRID + 4, 0, GRID + 4, 0)
@@ -72,7 +74,7 @@ class Toolbar(Surface):
         layout.addWidget(self._label)
         layout.addWidget(self.switch)
         layout.addWidget(self.depth_button)
-        layout.addWidget(self.reason, 3)
+        layout.addWidget(self.reason)
         layout.addSpacing(GRID // 2)
         layout.addWidget(self.effort_button)
         layout.addWidget(self.panel_button)
@@ -106,7 +108,8 @@ class Toolbar(Surface):
         self.depth_button.setVisible(available)
         self.depth_button.setEnabled(bool(on))
         self.reason.setVisible(not available and bool(reason))
-        self.reason.set_text(reason)
+        shortened = QFontMetrics(self.reason.font()).elidedText(reason, Qt.TextElideMode.ElideRight, REASON)
+        self.reason.set_text(shortened)
         self.reason.setToolTip(reason)
         self.reason.setAccessibleName(f"MTP is not available: {reason}")
 

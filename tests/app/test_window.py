@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from PySide6.QtCore import QSize, Qt
+from PySide6.QtCore import QSize, Qt, QTimer
 from PySide6.QtGui import QColor, QGuiApplication, QImage, QPixmap
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import (
@@ -25,6 +25,7 @@ from PySide6.QtWidgets import (
 from app.composition import Gui, choose_model
 from app.display import NoDisplay, check_display
 from app.engine_host import LoadRequest, OpenModel, Progress
+from app.gui import run_gui
 from app.power import SleepGuard, inhibitor
 from app.scripted import Said, Script, ScriptedModel, scripted_loader
 from app.settings import Settings
@@ -34,6 +35,7 @@ from app.views.chat.message import AssistantMessage
 from app.views.chat.replay_dialog import ReplayDialog
 from app.views.chat.user_message import UserMessage
 from app.views.dialogs import TextDialog
+from app.views.main_window import MainWindow
 from app.views.menus import COMMANDS
 from app.views.settings_dialog import SettingsDialog
 from app.wording import DEFINITIONS
@@ -364,6 +366,36 @@ def test_closing_the_window_quits_except_where_the_dock_keeps_it(gui: Gui) -> No
 def test_damaged_window_state_is_ignored(gui: Gui) -> None:
     for state in (b"", b"{", b"[]", json.dumps({"geometry": "x"}).encode()):
         assert gui.window.restore_state(state) is None
+
+
+def test_the_whole_program_runs_and_ends(qapp: QApplication, script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+    script.rate, script.answers = 100, lambda _m: Said(LONG)
+    monkeypatch.setattr("app.composition.Checkpoint", scripted_loader(script))
+    seen: list[str] = []
+
+    def window() -> MainWindow:
+        return next(w for w in qapp.topLevelWidgets() if isinstance(w, MainWindow))
+
+    def type_prompt() -> None:
+        QTest.keyClicks(window().page.composer.editor, "tell me")
+        QTest.keyClick(window().page.composer.editor, Qt.Key.Key_Return)
+
+    def leave() -> None:
+        seen.append(window().page.transcript.messages[-1].state)
+        window().close()
+
+    QTimer.singleShot(400, type_prompt)
+    QTimer.singleShot(1200, leave)
+    began = time.monotonic()
+    assert run_gui(["-m", "."]) == 0
+    assert time.monotonic() - began < 6
+    assert seen == ["streaming"]
+    history = History.open(user_paths().data / "history.sqlite3")
+    (chat,) = history.chats.list()
+    path = history.messages.path(chat.id)
+    history.close()
+    assert path[-1].state == "stopped"
+    assert path[-1].content
 
 
 # -- accessibility --------------------------------------------------------------------------------

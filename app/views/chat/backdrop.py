@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
@@ -17,6 +17,14 @@ if TYPE_CHECKING:
     from app.views.chat.text_body import Span
 
 
+_MARGIN = 2 * (CODE_HEAD + CODE_PAD)
+"""What belongs to a block may stand this far above or below its text."""
+
+
+def _start(code: CodeBlock) -> int:
+    return code.start
+
+
 class Backdrop:
     """Paints within `clip`; everything outside is skipped without asking the layout about it."""
 
@@ -28,34 +36,51 @@ class Backdrop:
         self._clip = clip
 
     def decorations(self, decorations: Decorations) -> None:
-        for code in decorations.code:
+        first, last = self._range()
+        for code in decorations.code[max(0, bisect_right(decorations.code, first, key=_start) - 1) :]:
+            if code.start > last:
+                break
             self._code(code)
         for start, end, depth in decorations.quotes:
-            self._quote(start, end, depth)
-        for position in decorations.rules:
-            rect = self._rect(position)
-            y = round(rect.center().y())
+            if start <= last and end >= first:
+                self._quote(start, end, depth)
+        for position in decorations.rules[bisect_left(decorations.rules, first) :]:
+            if position > last:
+                break
+            y = round(self._rect(position).center().y())
             self._painter.fillRect(QRectF(0, y, self._document.textWidth(), 1), self._theme.color("hairline"))
-        for position, label, depth in decorations.markers:
+        for position, label, depth in decorations.markers[bisect_left(decorations.markers, (first,)) :]:
+            if position > last:
+                break
             self._marker(position, label, depth)
         self._painter.setPen(Qt.PenStyle.NoPen)
         self._painter.setBrush(self._theme.color("code"))
-        for start, end in decorations.inline_code:
+        for start, end in decorations.inline_code[bisect_left(decorations.inline_code, (first,)) :]:
+            if start > last:
+                break
             for rect in self._lines(start, end):
                 self._painter.drawRoundedRect(rect.adjusted(-3, -1, 3, 1), 4, 4)
 
     def spans(self, spans: Sequence[Span], starts: Sequence[int]) -> None:
-        """Tints; only those near the clip are laid out."""
+        """Tints."""
         if not spans:
             return
-        first = self._layout.hitTest(QPointF(0, max(0.0, self._clip.top() - 1)), Qt.HitTestAccuracy.FuzzyHit)
+        first, last = self._range()
         self._painter.setPen(Qt.PenStyle.NoPen)
         for span in spans[max(0, bisect_right(starts, first) - 1) :]:
-            if self._rect(span.start).top() > self._clip.bottom():
+            if span.start > last:
                 break
             self._painter.setBrush(self._theme.color(span.color))
             for rect in self._lines(span.start, span.end):
                 self._painter.drawRoundedRect(rect.adjusted(0.5, 0, -0.5, 0), 3, 3)
+
+    def _range(self) -> tuple[int, int]:
+        """Document positions in sight: from the start of the first block to the end of the last."""
+        fuzzy = Qt.HitTestAccuracy.FuzzyHit
+        top = self._layout.hitTest(QPointF(0, max(0.0, self._clip.top() - _MARGIN)), fuzzy)
+        bottom = self._layout.hitTest(QPointF(self._clip.right(), self._clip.bottom() + _MARGIN), fuzzy)
+        end = self._document.findBlock(bottom)
+        return self._document.findBlock(top).position(), end.position() + end.length()
 
     def _rect(self, position: int) -> QRectF:
         return self._layout.blockBoundingRect(self._document.findBlock(position))

@@ -85,12 +85,14 @@ class Welcome(Surface):
             layout.addWidget(row)
             self.rows.append(row)
         layout.addSpacing(GRID)
-        watch = QHBoxLayout()
+        self._watch = QWidget(column)
+        watch = QHBoxLayout(self._watch)
+        watch.setContentsMargins(0, 0, 0, 0)
         watch.setSpacing(GRID)
         self._icon = _Icon(theme, "spark", column)
         watch.addWidget(self._icon, 0, Qt.AlignmentFlag.AlignTop)
         watch.addWidget(Label(theme, WATCH, column, color="text_2", wrap=True), 1)
-        layout.addLayout(watch)
+        layout.addWidget(self._watch)
         outer = QVBoxLayout(self)
         outer.setContentsMargins(3 * GRID, 3 * GRID, 3 * GRID, 3 * GRID)
         outer.addStretch(2)
@@ -101,8 +103,9 @@ class Welcome(Surface):
         outer.addLayout(line)
         outer.addStretch(3)
 
-    def show_model(self, title: str, subtitle: str, fraction: float | None) -> None:
-        """What is loaded, or how far it has come (`fraction` in [0, 1])."""
+    def show_model(self, title: str, subtitle: str, fraction: float | None = None, *, drafts: bool = True) -> None:
+        """What is loaded, or how far it has come (`fraction` in [0, 1]). `drafts`: there is a switch to flip."""
+        self._watch.setVisible(drafts)
         self._title.set_text(title)
         self._subtitle.set_text(subtitle)
         self._progress.setVisible(fraction is not None)

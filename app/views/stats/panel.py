@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QSize, Qt
+from PySide6.QtCore import QSize, Qt, QTimer
 from PySide6.QtGui import QFont, QFontMetrics, QPainter, QPaintEvent
 from PySide6.QtWidgets import QFrame, QGridLayout, QHBoxLayout, QScrollArea, QSizePolicy, QVBoxLayout, QWidget
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 WIDTH = 34 * GRID
 PLOT_HEIGHT = 11 * GRID
+DRAW_MS = 250
 
 
 def _frame(parent: QWidget) -> QWidget:
@@ -151,6 +152,11 @@ class StatsPanel(Surface):
         layout.addWidget(Hairline(theme, self, vertical=True))
         layout.addWidget(scroll)
         self._depths = 4
+        self._state = PanelState()
+        self._drawing = QTimer(self)
+        self._drawing.setSingleShot(True)
+        self._drawing.setInterval(DRAW_MS)
+        self._drawing.timeout.connect(self._draw)
         self.show_state(PanelState())
 
     def set_depths(self, depths: int) -> None:
@@ -179,9 +185,18 @@ class StatsPanel(Surface):
         rows.set("context", used if state.context is None else f"{used} of {count(state.context)}")
         self.truth.set_text(state.truth)
         self.truth.set_color("warning" if state.differs else "text_3")
+        self._state = state
+        if not state.running:
+            self._draw()
+        elif not self._drawing.isActive():
+            self._drawing.start()
+
+    def _draw(self) -> None:
+        """The curves: less often than the figures, since they cost more to paint."""
+        self._drawing.stop()
         if self._plots is not None and not self.isHidden():
-            self._plots[0].show_rounds(state.round_tokens)
-            self._plots[1].show_rate(state.rates)
+            self._plots[0].show_rounds(self._state.round_tokens)
+            self._plots[1].show_rate(self._state.rates)
 
     def show_plots(self) -> None:
         """Make the plots. Apart from the rest, since importing what draws them takes half a second."""

@@ -26,7 +26,10 @@ class Plot(pg.PlotWidget):
     def __init__(self, theme: Theme, name: str, parent: QWidget | None = None) -> None:
         super().__init__(parent, background=None)
         self._theme = theme
-        self._top = 0.0
+        self._top = self._right = 0.0
+        self._shown = True
+        self._count = 0
+        self._last = 0.0
         self.setAccessibleName(name)
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.setFrameShape(pg.PlotWidget.Shape.NoFrame)
@@ -67,13 +70,17 @@ class Plot(pg.PlotWidget):
             axis.setTickFont(self._theme.font(-3, tabular=True))
 
     def clear_curves(self) -> None:
-        self._top = 0.0
+        self._top = self._right = self._last = 0.0
         self._bars.clear()
         self._line.clear()
         self._show_axes(False)
 
     def show_rounds(self, tokens: Sequence[int]) -> None:
         """Tokens of each round as bars, their moving mean as a line."""
+        if len(tokens) < self._count:
+            # Another answer.
+            self.clear_curves()
+        self._count = len(tokens)
         if not tokens:
             self.clear_curves()
             return
@@ -84,25 +91,32 @@ class Plot(pg.PlotWidget):
         last = np.arange(1, len(values) + 1)
         first = np.maximum(0, last - MEAN_OVER)
         self._line.setData(last, (total[last] - total[first]) / (last - first))
-        self._range(0.5, max(len(values) + 0.5, 12.5), float(values.max()))
+        self._range(0.5, max(len(values) + 0.5, 24.5), float(values.max()))
 
     def show_rate(self, points: Sequence[tuple[float, float]]) -> None:
         """(seconds, tokens per second)."""
-        self._bars.clear()
-        if len(points) < 2:
+        if len(points) < 2 or points[-1][0] < self._last:
             self.clear_curves()
+        if len(points) < 2:
             return
+        self._last = points[-1][0]
         data = np.asarray(points, dtype=float)
         self._line.setData(data[:, 0], data[:, 1])
-        self._range(0.0, max(2.0, float(data[-1, 0])), float(data[:, 1].max()))
+        self._range(0.0, max(4.0, float(data[-1, 0])), float(data[:, 1].max()))
 
     def _show_axes(self, on: bool) -> None:
         """Without a curve the numbers at the axes would mean nothing."""
-        for side in ("left", "bottom"):
-            self.getPlotItem().getAxis(side).setStyle(showValues=on)
+        if on != self._shown:
+            self._shown = on
+            for side in ("left", "bottom"):
+                self.getPlotItem().getAxis(side).setStyle(showValues=on)
 
     def _range(self, left: float, right: float, top: float) -> None:
-        self._top = max(self._top, 1.12 * top)
+        """Make room for the curve. In steps: new axes cost more than the curve."""
+        if top > self._top:
+            self._top = 1.15 * top
+            self.setYRange(0, self._top, padding=0)
+        if right > self._right:
+            self._right = right if self._right == 0 else max(1.3 * self._right, right)
+            self.setXRange(left, self._right, padding=0)
         self._show_axes(True)
-        self.setXRange(left, right, padding=0)
-        self.setYRange(0, self._top, padding=0)
