@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from engine.config import FAMILIES
@@ -18,6 +19,38 @@ from engine.weights.rename import Scope, scope_of
 def open_library(paths: UserPaths | None = None) -> Library:
     """The library in the user's data directory."""
     return Library((paths or user_paths()).data, read_facts)
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """What to load."""
+
+    directory: Path
+    head: Path | None
+    """Directory of its MTP head; None where none fits, or where the user wants none."""
+
+
+def find_checkpoint(name: str, library: Library | None = None) -> Checkpoint:
+    """The checkpoint called so in the library, with the head that it is paired with.
+
+    Raises:
+        UnknownModelError: the library has no such model.
+        UserError: it is incomplete, damaged, unusable or not there at the moment; the message names what is wrong.
+    """
+    library = library or open_library()
+    models = library.models()
+    model = library.find(name, models)
+    if not model.loadable:
+        if model.status == "ready":
+            raise UserError(
+                f"{model.name} is only an MTP head.", "Load the model it belongs to; it is used with that by itself."
+            )
+        cure = f"`inkstand download {model.repo or model.name}` fetches what is missing."
+        if model.status == "unavailable":
+            cure = "Connect its volume, or restore its folder."
+        raise UserError(f"{model.name} cannot be loaded: it is {model.status}. {model.problem or ''}".strip(), cure)
+    head = library.head_for(model, models)
+    return Checkpoint(model.path, head.path if head else None)
 
 
 def read_facts(directory: Path) -> ModelFacts:

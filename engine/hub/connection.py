@@ -173,14 +173,16 @@ class Connection:
                     room = stop - offset - len(buffer)
                     if not room:
                         break  # More than was asked for; what ends where it should is read to its end.
-                    buffer += piece[:room]
+                    buffer += piece if len(piece) <= room else piece[:room]
                     attempt.received += len(piece)
-                    flow.received(len(piece))
+                    now = time.monotonic()
+                    flow.received(len(piece), now)
                     # On a slow line progress must not wait for a full buffer.
-                    if len(buffer) >= self._settings.buffer or time.monotonic() - stored >= self._settings.tick:
+                    if len(buffer) >= self._settings.buffer or now - stored >= self._settings.tick:
                         await flush()
-                    watch.check(len(piece))
-                    await limiter.take(len(piece))
+                    watch.check(len(piece), now)
+                    if limiter.rate:
+                        await limiter.take(len(piece))
         except BaseException as error:
             with suppress(HubError):
                 await flush()
@@ -252,12 +254,12 @@ class _SlowWatch:
         self._since = time.monotonic()
         self._count = 0
 
-    def check(self, count: int) -> None:
+    def check(self, count: int, now: float) -> None:
         """`count` bytes came. Raises TransientError when too few came over the whole span."""
         self._count += count
-        elapsed = time.monotonic() - self._since
+        elapsed = now - self._since
         if elapsed < self._span:
             return
         if self._count < self._floor * elapsed:
             raise TransientError(OfflineError("The connection has become too slow.", "Check the network."))
-        self._since, self._count = time.monotonic(), 0
+        self._since, self._count = now, 0

@@ -62,8 +62,9 @@ class Flow:
         self._best = -1
         self._closed_until = 0.0
 
-    def received(self, count: int) -> None:
-        self.last_byte = time.monotonic()
+    def received(self, count: int, now: float) -> None:
+        """`count` bytes came at the monotonic time `now`."""
+        self.last_byte = now
         self.trouble = None
         self.meter.add(count)
 

@@ -13,6 +13,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -115,6 +116,8 @@ class FakeHub:
         self.page = page
         self.slice = 1 << 16
         self.tree = True
+        self.bare = False
+        """Like a simple caching mirror: no redirect, no ETag, no commit."""
         self.signed_for = 3600.0
         self.released = threading.Event()
         self._epoch = 0
@@ -160,10 +163,10 @@ class FakeHub:
         with self._lock:
             return [r for r in self.log if r.file is not None and r.status in (200, 206)]
 
-    def sent(self, file: str | None = None) -> int:
-        """Bytes of file content sent, of one file or all."""
+    def sent(self, file: str | None = None, *, since: int = 0) -> int:
+        """Bytes of content sent, of one file or all, by requests from number `since` on."""
         with self._lock:
-            return sum(r.sent for r in self.log if r.file is not None and (file is None or r.file == file))
+            return sum(r.sent for r in self.log[since:] if r.file is not None and (file is None or r.file == file))
 
     def note(self, request: Request) -> None:
         with self._lock:
@@ -192,10 +195,8 @@ class _Server(ThreadingHTTPServer):
         self.shutdown()
         self._thread.join()
         for connection in list(self._open):
-            try:
+            with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
         self.server_close()
 
     def get_request(self) -> tuple[socket.socket, Any]:
@@ -319,6 +320,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._error(request, 404, {"X-Error-Code": "EntryNotFound", "X-Error-Message": "Entry not found"})
             return
         headers = {"X-Repo-Commit": commit}
+        if self.server.hub.bare:
+            self._content(request, file, {})
+            return
         if not file.lfs:
             self._content(request, file, {**headers, "ETag": f'"{file.git_oid}"'})
             return

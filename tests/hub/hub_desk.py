@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -90,3 +91,10 @@ class Desk:
         }
         assert {name: len(data) for name, data in found.items()} == {name: len(data) for name, data in files.items()}
         assert found == files
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Returns once the condition holds; fails when that takes too long."""
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110 (there is no event for what a server has sent)
+            await asyncio.sleep(0.005)

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 from fake_hub import FakeHub, Fault
-from hub_desk import CHUNK, REPO, Desk
+from hub_desk import CHUNK, REPO, Desk, until
 
+from engine.errors import UserError
 from engine.hub.catalog import CATALOG, find_entry, that_run_in
 from engine.hub.entry import Model
 from engine.hub.errors import BusyError, DiskFullError, NoHeadError, TargetError, UnavailableError, UnknownModelError
@@ -18,7 +19,7 @@ from engine.hub.library import Library
 from engine.hub.move import move_models
 from engine.hub.partfile import Disk
 from engine.hub.storage import lock_folder, remove_model, verify_model
-from engine.installed import read_facts
+from engine.installed import Checkpoint, find_checkpoint, read_facts
 
 TINY = Path(__file__).parents[1] / "data" / "inkling-tiny"
 SHARD = "model-00001-of-00001.safetensors"
@@ -116,8 +117,7 @@ def test_a_model_being_fetched_is_not_loadable(hub: FakeHub, desk: Desk, library
     async def half() -> None:
         async with desk.manager() as manager:
             await manager.start(await desk.plan(manager))
-            while manager.downloads()[0].done < 8 * CHUNK:
-                await asyncio.sleep(0.01)
+            await until(lambda: manager.downloads()[0].done >= 8 * CHUNK)
             model = await asyncio.to_thread(only, library)
             assert (model.status, model.loadable) == ("incomplete", False)
             with pytest.raises(BusyError):
@@ -137,9 +137,9 @@ def test_damage_on_the_disk_is_found_marked_and_mended(desk: Desk, library: Libr
     assert (found.ok, found.damaged) == (False, (SHARD,))
     model = only(library)
     assert (model.status, model.loadable) == ("corrupt", False)
-    before = desk.hub.sent()
+    since = len(desk.hub.log)
     download(desk)
-    assert desk.hub.sent() - before == len(FILES[SHARD])
+    assert desk.hub.sent(since=since) == len(FILES[SHARD])
     assert only(library).loadable
     assert verify_model(only(library)).ok
 
@@ -266,8 +266,7 @@ def test_moving_takes_an_unfinished_download_along(hub: FakeHub, desk: Desk, lib
     async def half() -> None:
         async with desk.manager() as manager:
             job = await manager.start(await desk.plan(manager))
-            while manager.downloads()[0].done < 8 * CHUNK:
-                await asyncio.sleep(0.01)
+            await until(lambda: manager.downloads()[0].done >= 8 * CHUNK)
             await manager.pause(job)
 
     async def rest() -> None:
@@ -280,11 +279,11 @@ def test_moving_takes_an_unfinished_download_along(hub: FakeHub, desk: Desk, lib
             assert (await manager.wait(job)).state == "ready"
 
     asyncio.run(half())
-    before = hub.sent()
+    since = len(hub.log)
     hub.fault = lambda request: None
     move_models(library, tmp_path / "new")
     asyncio.run(rest())
-    assert hub.sent() - before <= sum(map(len, FILES.values())) - 8 * CHUNK
+    assert hub.sent(since=since) <= sum(map(len, FILES.values())) - 8 * CHUNK
     assert only(library).loadable
 
 
@@ -346,6 +345,17 @@ def test_heads_find_their_models(tmp_path: Path, library: Library) -> None:
     assert library.head_for(own, models) is None
     library.unpair(own)
     assert library.head_for(own, models) == own
+
+
+def test_only_what_is_complete_is_found_for_loading(desk: Desk, library: Library) -> None:
+    download(desk)
+    download(desk, "owner/head", kind="head")
+    assert find_checkpoint(REPO, library) == Checkpoint(desk.target, desk.target)
+    (desk.target / "mtp.safetensors").unlink()
+    with pytest.raises(UserError, match=r"owner/model cannot be loaded: it is incomplete.*mtp\.safetensors"):
+        find_checkpoint(REPO, library)
+    with pytest.raises(UserError, match="only an MTP head"):
+        find_checkpoint("owner/head", library)
 
 
 def test_names_of_models(tmp_path: Path, library: Library) -> None:

@@ -62,7 +62,7 @@ def test_whatever_is_accepted_stays_inside(name: str) -> None:
     ],
 )  # fmt: skip
 def test_names_that_are_one_file_on_some_systems_collide(names: list[str]) -> None:
-    with pytest.raises(UnsafeNameError, match="--exclude|same file|needs a folder"):
+    with pytest.raises(UnsafeNameError, match=r"same file|needs a folder"):
         check_collisions(names)
 
 

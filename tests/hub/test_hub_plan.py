@@ -185,10 +185,9 @@ async def test_globs(hub: FakeHub, desk: Desk) -> None:
 
 
 async def test_code_and_pickles_are_never_fetched(hub: FakeHub, desk: Desk) -> None:
-    bad = {
-        name: b"import os"
-        for name in ("modeling.py", "pytorch_model.bin", "a.pkl", "run.sh", "setup", "x.so", ".gitattributes")
-    }
+    bad = dict.fromkeys(
+        ("modeling.py", "pytorch_model.bin", "a.pkl", "run.sh", "setup", "x.so", ".gitattributes"), b"import os"
+    )
     hub.push(REPO, {"config.json": CONFIG, "LICENSE": b"free", **bad})
     async with desk.manager() as manager:
         plan = await desk.plan(manager)
