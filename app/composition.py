@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
@@ -16,6 +17,7 @@ import qasync  # pyright: ignore[reportMissingTypeStubs]
 from PySide6.QtCore import QEvent, QTimer
 from PySide6.QtWidgets import QApplication
 
+from app.background import Background
 from app.bridge import Bridge, Stamped
 from app.controllers.answers import AnswerQueue
 from app.controllers.chat import ChatController
@@ -51,6 +53,7 @@ class Gui:
     services: Services
     window: MainWindow
     bridge: Bridge
+    background: Background
     crash: CrashHandler
     guard: SleepGuard
 
@@ -62,6 +65,7 @@ class Gui:
         # A pool of its own: threads of qasync's default executor outlive it in `threading.enumerate`.
         with ThreadPoolExecutor(1) as pool:
             ended = await asyncio.get_running_loop().run_in_executor(pool, s.host.close, QUIT_S)
+        self.background.close()
         self.bridge.close()
         s.queue.close()
         s.history.close()
@@ -96,7 +100,8 @@ def build(paths: UserPaths, loader: ModelLoader, *, notices: list[str] | None = 
     host.drafting, host.depth = loaded.settings.draft.enabled, loaded.settings.draft.depth
     queue = AnswerQueue(host, history)
     chat = ChatController(history, host, queue, preferences.get)
-    chats = ChatsController(history, lambda: queue.chats)
+    background = Background(bridge)
+    chats = ChatsController(history, lambda: queue.chats, background)
     services = Services(theme, history, preferences, host, queue, chat, chats, StatsController(host.memory))
     window = MainWindow(services)
     guard = SleepGuard(inhibitor())
@@ -111,8 +116,9 @@ def build(paths: UserPaths, loader: ModelLoader, *, notices: list[str] | None = 
 
     crash = CrashHandler(lambda _error, text: bridge.post(show_reports, text))
     preferences.changed.connect(apply)
+    application(()).applicationStateChanged.connect(window.reopen)
     queue.changed.connect(lambda: guard.set_active(queue.busy))
-    return Gui(services, window, bridge, crash, guard)
+    return Gui(services, window, bridge, background, crash, guard)
 
 
 def _open_history(path: Path, notices: list[str]) -> History:
@@ -142,10 +148,34 @@ def start(gui: Gui, request: LoadRequest | UserError, notices: Sequence[str]) ->
     if isinstance(request, UserError):
         s.host.failed.emit(request)
         return
-    window.model.show_models([ModelChoice(str(request.directory), request.name)], str(request.directory))
+    offer(gui, request)
     # After the first paint: importing MLX and opening the files would delay it.
     QTimer.singleShot(0, window, lambda: s.host.load(request))
     QTimer.singleShot(PLOTS_MS, window, window.show_plots)
+
+
+def offer(gui: Gui, first: LoadRequest) -> None:
+    """Put the bundled demo and the model that is loaded first into the picker, and load what is picked."""
+    s, window = gui.services, gui.window
+    offered = {str(first.directory): first}
+    with contextlib.suppress(UserError):
+        demo = demo_checkpoint()
+        offered.setdefault(str(demo), LoadRequest(demo, DEMO))
+    choices = [ModelChoice(key, request.name) for key, request in offered.items()]
+
+    def pick(key: str) -> None:
+        context = s.preferences.value.context_length
+        s.host.load(replace(offered[key], context=context))
+        window.model.show_models(choices, key)
+
+    def loaded() -> None:
+        if s.host.facts is not None:
+            directory = str(s.host.facts.directory)
+            s.preferences.update(last_model=None if s.host.facts.name == DEMO else directory)
+
+    window.toolbar.model.connect(pick)
+    s.host.changed.connect(loaded)
+    window.model.show_models(choices, str(first.directory))
 
 
 def choose_model(argv: Sequence[str], settings: Settings) -> LoadRequest | UserError:

@@ -8,11 +8,13 @@ from pathlib import Path
 
 from PySide6.QtCore import QObject, Signal
 
+from app.background import Background, Outcome
 from app.store.export import export_json, write_export
 from app.store.history import History
-from app.store.importing import import_file
+from app.store.importing import ImportReport, import_file
 from app.store.markdown import export_markdown
 from app.store.records import Chat, SearchHit
+from app.wording import plural
 from engine.errors import UserError
 
 
@@ -29,15 +31,17 @@ class Entry:
 
 
 class ChatsController(QObject):
-    """Signals: listed(entries), deleted(Chat), failed(UserError), notice(text)."""
+    """Signals: listed(entries), deleted(Chat), imported(id of the first chat), failed(UserError), notice(text)."""
 
     listed = Signal(object)
     deleted = Signal(object)
+    imported = Signal(int)
     failed = Signal(object)
     notice = Signal(str)
 
-    def __init__(self, history: History, busy: Callable[[], frozenset[int]]) -> None:
+    def __init__(self, history: History, busy: Callable[[], frozenset[int]], background: Background) -> None:
         super().__init__()
+        self._background = background
         self._history = history
         self._busy = busy
         self._query = ""
@@ -94,21 +98,26 @@ class ChatsController(QObject):
             else:
                 text = export_json(self._history, None if chat_id is None else [chat_id])
             write_export(path, text)
-            self.notice.emit(f"Saved {path.name}.")
 
-        self._try(work)
+        def done(outcome: Outcome[None]) -> None:
+            if self._try(outcome.get):
+                self.notice.emit(f"Saved {path.name}.")
 
-    def import_from(self, path: Path) -> int | None:
-        """Read chats from a file; the id of the first."""
-        found: list[int] = []
+        self._background.run(work, done)
 
-        def work() -> None:
-            report = import_file(self._history, path)
-            found.extend(report.chat_ids)
-            self.notice.emit(f"Imported {len(report.chat_ids)} chat{'s' if len(report.chat_ids) != 1 else ''}.")
+    def import_from(self, path: Path) -> None:
+        """Read chats from a file."""
 
-        self._change(work)
-        return found[0] if found else None
+        def done(outcome: Outcome[ImportReport]) -> None:
+            if not self._try(outcome.get):
+                return
+            report = outcome.get()
+            self.refresh()
+            self.notice.emit(f"Imported {plural(len(report.chat_ids), 'chat')}.")
+            if report.chat_ids:
+                self.imported.emit(report.chat_ids[0])
+
+        self._background.run(lambda: import_file(self._history, path), done)
 
     def _change(self, work: Callable[[], object]) -> None:
         if self._try(work):

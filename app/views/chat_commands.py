@@ -51,6 +51,7 @@ class ChatCommands:
         chats.listed.connect(sidebar.show_entries)
         chats.deleted.connect(self._deleted)
         chats.notice.connect(page.toast.say)
+        chats.imported.connect(self.open)
         chat.chats_changed.connect(chats.refresh)
 
     def new(self) -> None:
@@ -153,6 +154,5 @@ class ChatCommands:
 
     def import_chats(self) -> None:
         path, _ = QFileDialog.getOpenFileName(self._window, "Import chats", str(Path.home()), "Chats (*.json *.md)")
-        chat_id = self._chats.import_from(Path(path)) if path else None
-        if chat_id is not None:
-            self.open(chat_id)
+        if path:
+            self._chats.import_from(Path(path))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from PySide6.QtCore import QPoint, QSize, Qt, Signal
-from PySide6.QtGui import QCloseEvent
+from PySide6.QtGui import QCloseEvent, QShowEvent
 from PySide6.QtWidgets import QApplication, QDialog, QMainWindow, QSplitter, QStackedWidget, QVBoxLayout, QWidget
 
 from app.bridge import Stamped
@@ -26,6 +26,7 @@ from app.store.history import History
 from app.store.records import Chat, Message, Round
 from app.stylesheet import stylesheet
 from app.theme import GRID, Theme
+from app.views.chat.message import FINISH_NOTES
 from app.views.chat.page import ChatPage
 from app.views.chat.replay_dialog import ReplayDialog
 from app.views.chat_commands import ChatCommands
@@ -69,7 +70,7 @@ class MainWindow(QMainWindow):
         super().__init__()
         self._s = s = services
         self._quit_on_close = quit_on_close
-        self._quitting = False
+        self._quitting = self._shown = False
         self.restyle()
         self.setWindowTitle("Inkstand")
         self.resize(1200, 800)
@@ -277,8 +278,10 @@ class MainWindow(QMainWindow):
     def _answer_streamed(self, _running: Running, _pieces: Pieces, events: Sequence[Stamped]) -> None:
         self._s.stats.take(events)
 
-    def _answer_finished(self, _running: Running) -> None:
+    def _answer_finished(self, running: Running) -> None:
         self._s.stats.end()
+        if running.live.notices and running.message.finish_reason not in FINISH_NOTES:
+            self.page.toast.say("  ".join(running.live.notices), seconds=12)
 
     def _with_answer(self, act: Callable[[int], object]) -> None:
         """Do something with the last answer in sight once it is complete."""
@@ -343,6 +346,15 @@ class MainWindow(QMainWindow):
             self.chats.keep_unsent()
             self._s.preferences.update(window_state=self.save_state())
             self.quit_requested.emit()
+
+    def reopen(self, state: Qt.ApplicationState) -> None:
+        """A click in the Dock makes the program active: bring the window back."""
+        if state == Qt.ApplicationState.ApplicationActive and self.isHidden() and not self._quitting and self._shown:
+            self.show()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self._shown = True
 
     def closeEvent(self, event: QCloseEvent) -> None:
         if self._quit_on_close:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from app.background import Background
 from app.bridge import Bridge
 from app.controllers.answer import LiveAnswer
 from app.controllers.answers import AnswerQueue
@@ -316,11 +317,16 @@ def test_a_batch_that_ends_an_answer_counts_its_text_once(desk: Desk, wait) -> N
 
 
 def test_the_list_of_chats(desk: Desk, wait, tmp_path: Path) -> None:
-    chats = ChatsController(desk.history, lambda: desk.queue.chats)
+    background = Background(desk.bridge)
+    chats = ChatsController(desk.history, lambda: desk.queue.chats, background)
     listed: list[list[Entry]] = []
     deleted: list[object] = []
     chats.listed.connect(listed.append)
     chats.deleted.connect(deleted.append)
+    notices: list[str] = []
+    imported: list[int] = []
+    chats.notice.connect(notices.append)
+    chats.imported.connect(imported.append)
     for title in ("Tide pools", "Pancakes"):
         desk.chat.blank()
         desk.chat.send(title)
@@ -345,11 +351,15 @@ def test_the_list_of_chats(desk: Desk, wait, tmp_path: Path) -> None:
     assert len(listed[-1]) == 3
     for name in ("chat.md", "chat.json"):
         chats.export(tide, tmp_path / name)
+        wait(lambda name=name: notices and notices[-1] == f"Saved {name}.")
         assert "starfish" in (tmp_path / name).read_text(encoding="utf-8")
-        assert chats.import_from(tmp_path / name) is not None
+        chats.import_from(tmp_path / name)
+        wait(lambda: notices[-1] == "Imported 1 chat.")
     assert len(listed[-1]) == 5
+    assert len(imported) == 2
     failed: list[UserError] = []
     chats.failed.connect(failed.append)
     (tmp_path / "bad.json").write_text("{", encoding="utf-8")
-    assert chats.import_from(tmp_path / "bad.json") is None
-    assert len(failed) == 1
+    chats.import_from(tmp_path / "bad.json")
+    wait(lambda: failed)
+    background.close()

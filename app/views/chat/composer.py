@@ -28,12 +28,13 @@ MOST_LINES = 10
 
 
 class Editor(QPlainTextEdit):
-    """The text field. Signals: submitted, pasted(long text), files_dropped(paths), page(-1 or 1)."""
+    """The text field. Signals: submitted, pasted(long text), files_dropped(paths), page(-1 or 1), escaped."""
 
     submitted = Signal()
     pasted = Signal(str)
     files_dropped = Signal(object)
     page = Signal(int)
+    escaped = Signal()
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
@@ -63,6 +64,9 @@ class Editor(QPlainTextEdit):
         if key in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and not shift:
             if not self._composing:
                 self.submitted.emit()
+            return
+        if key == Qt.Key.Key_Escape:
+            self.escaped.emit()
             return
         if key in (Qt.Key.Key_PageUp, Qt.Key.Key_PageDown) and self.blockCount() <= MOST_LINES:
             self.page.emit(-1 if key == Qt.Key.Key_PageUp else 1)
@@ -104,6 +108,7 @@ class Composer(QWidget):
         self.editor.pasted.connect(self._pasted)
         self.editor.files_dropped.connect(self.attach_files)
         self.editor.page.connect(self.page)
+        self.editor.escaped.connect(self._escape)
         self.editor.textChanged.connect(self._changed)
         self.button.clicked.connect(self._press)
         self.setAcceptDrops(True)
@@ -146,6 +151,10 @@ class Composer(QWidget):
             self.stopped.emit()
         else:
             self.send()
+
+    def _escape(self) -> None:
+        if self._running:
+            self.stopped.emit()
 
     def attach_files(self, paths: Sequence[Path]) -> None:
         for path in paths:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QUrl, Signal
-from PySide6.QtGui import QDesktopServices, QGuiApplication, QResizeEvent
+from PySide6.QtGui import QDesktopServices, QDragEnterEvent, QDropEvent, QGuiApplication, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QStackedWidget, QVBoxLayout, QWidget
 
 from app.attachments import split
@@ -52,6 +52,7 @@ class ChatPage(Surface):
         layout.setSpacing(0)
         layout.addWidget(self._stack, 1)
         layout.addLayout(bottom)
+        self.setAcceptDrops(True)
         self._connect()
 
     def _connect(self) -> None:
@@ -181,6 +182,15 @@ class ChatPage(Surface):
         message = self._message(message_id)
         if message is not None:
             self.text_shown.emit("Rounds", as_text(message.content, self._controller.rounds(message_id)))
+
+    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
+        if event.mimeData().hasUrls():
+            event.acceptProposedAction()
+
+    def dropEvent(self, event: QDropEvent) -> None:
+        """A file may be dropped anywhere in the conversation."""
+        self.composer.editor.insertFromMimeData(event.mimeData())
+        event.acceptProposedAction()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
