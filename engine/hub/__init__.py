@@ -1,18 +1,35 @@
-"""Checkpoints from the Hugging Face Hub, resumable and verified.
+"""Checkpoints from the Hugging Face Hub: planned, fetched resumably, verified, and looked after on disk.
 
-huggingface_hub supplies endpoint, token, proxy, URLs and response types. The bytes are fetched by a Range transfer of
-our own, since that library starts every interrupted file again from its first byte.
+huggingface_hub supplies endpoint, token, proxies, URLs and the HTTP client. The bytes are fetched by a Range transfer
+of our own, since that library starts every interrupted file again from its first byte.
 
-    names     which names of a repository may become files            errors    what can go wrong, and the cure
-    client    HTTP: metadata, redirects, the token's boundary          retry     back-off, Retry-After
-    remote    headers of remote safetensors files                      select    which files a kind of plan needs
-    plan      what would be fetched, and whether it fits               manifest  what this program put into a folder
-    chunks    which bytes of a file are there                          partfile  `.part` files and their verification
-    journal   what survives a kill -9                                  limiter   bandwidth cap     meter  rate and ETA
-    transfer  one plan, fetched by a pool of connections               manager   all downloads: pause, resume, relaunch
-    library   models on disk                                           hf_cache  those in the Hugging Face cache
-    catalog   the known Inkling checkpoints                            storage   deleting, moving, verifying models
+Asking the hub
+    names       which names may become files, and where                        errors     what can go wrong, and the cure
+    client      metadata, redirects by hand, byte ranges, the token            body       the bytes of one response
+    responses   refusals and broken connections, as errors                     retry      Retry-After and back-off
+    listing     files of a commit                                              remote     headers of remote safetensors
+    select      files that a kind of plan needs (whole, text, head)            plan       the plan
 
-A plan becomes a job. The job id is derived from the folder, so one folder has one job, one journal and one lock.
-Nothing here knows of MLX: what a model folder holds is asked of an `Inspector` given by the caller.
+Fetching
+    chunks      which bytes of a file are there, which may be asked for        partfile   `.part` files and checksums
+    journal     what survives a kill -9: JSON lines, one file per folder       filework   one file of a running transfer
+    connection  one of the parallel connections                                finishing  checksum, name
+    context     what these share, and the settings                             transfer   one run of one plan
+    jobs        downloads between two runs                                     manager    start, pause, resume, cancel
+    limiter     bandwidth cap     meter  rate and ETA     tasks  threads       progress   what is reported
+
+On disk
+    manifest    `.inkstand.json`: what this program put into a folder          folder     the manifest during a transfer
+    entry       a model folder as it is shown     facts  what is asked of it   library    all models, three sources
+    pairing     which head a model is used with                                storage    verify and delete
+    move        another models folder                                          hf_cache   the Hugging Face cache
+    catalog     the known Inkling checkpoints                                  library_settings
+
+The life of a download: `DownloadManager.plan` asks and writes nothing; `start` takes the lock of the folder, opens its
+journal and runs a `Transfer`. Its connections claim runs of chunks near the frontier of the first unfinished files;
+each full chunk is synced, then noted in the journal. Behind the frontier the checksum follows; when it is right the
+file gets its name, and the manifest an entry. Reports go to subscribers, in the event loop.
+
+One folder has one job id, one journal, one lock. Nothing here knows of MLX: what a folder holds is asked of an
+`Inspector` given by the caller (`engine.installed` gives one that reads weights).
 """

@@ -31,7 +31,14 @@ from huggingface_hub.utils import (
 
 from engine import __version__
 from engine.hub.body import Body, OutOfRangeError, read_body
-from engine.hub.errors import HubError, OfflineError, RateLimitedError, ServerError, UnsafeNameError
+from engine.hub.errors import (
+    HubError,
+    OfflineError,
+    RateLimitedError,
+    ServerError,
+    TokenError,
+    UnsafeNameError,
+)
 from engine.hub.responses import Subject, TransientError, rejection, transport_failure
 from engine.hub.retry import RETRY_STATUSES, RetryPolicy, retry_after
 from engine.hub.tasks import to_end
@@ -40,6 +47,7 @@ _MAX_HOPS = 10
 _MAX_PAGES = 1000
 _CONNECT_S = 10.0
 _SHORT = 1 << 16
+_MAX_ATTEMPTS = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +117,8 @@ class HubClient:
         # In threads: an OAuth token may be renewed over the network here, and reading the certificates takes 0.1 s.
         headers = await to_end(_hub_headers, self._token)
         self._authorization = headers.pop("authorization", None)
+        if self._authorization and not (self._authorization.isascii() and self._authorization.isprintable()):
+            raise TokenError("The Hugging Face token holds characters that no token has.", "Copy HF_TOKEN once more.")
         self._headers = {**headers, "accept-encoding": "identity"}
         self._http = await self._stack.enter_async_context(await to_end(get_async_session))
         return self
@@ -306,7 +316,8 @@ class _Patience:
         """Sleeps as long as `error` asks. Raises the HubError behind it when that is too long."""
         self._failures += 1
         delay = self._policy.delay(self._failures) if error.wait is None else error.wait
-        over = error.wait is None and time.monotonic() + delay > self._deadline
+        # A server may ask for a second's pause for ever.
+        over = self._failures >= _MAX_ATTEMPTS or (error.wait is None and time.monotonic() + delay > self._deadline)
         if over or delay > self._policy.longest_metadata_wait or (error.patience and self._failures >= error.patience):
             raise error.shown from error
         if error.wait is not None:

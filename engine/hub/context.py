@@ -81,8 +81,8 @@ class Flow:
 
     async def until_open(self) -> None:
         """Returns once requests may be made."""
-        wait = self._closed_until - time.monotonic()
-        if wait > 0:
+        # Another refusal may have moved the time meanwhile.
+        while (wait := self._closed_until - time.monotonic()) > 0:  # noqa: ASYNC110 (nothing but time opens it)
             await asyncio.sleep(wait)
 
 

@@ -11,7 +11,7 @@ from engine.hub.errors import ChecksumError, HubError
 from engine.hub.journal import Journal
 from engine.hub.manifest import FileEntry
 from engine.hub.names import WEIGHTS_SUFFIX
-from engine.hub.partfile import Digest, Disk, PartFile
+from engine.hub.partfile import Digest, Disk, PartFile, in_the_way
 from engine.hub.plan import Plan, PlannedFile
 from engine.hub.progress import FileProgress, FileState
 from engine.hub.tasks import Signal
@@ -198,12 +198,18 @@ class FileWork:
         return mismatch(self.planned, digest)
 
     def publish(self, digest: Digest, *, old: FileEntry | None) -> FileEntry:
-        """Gives the verified file its name. Blocks. Raises HubError.
+        """Gives the verified file its name. Blocks.
 
         Args:
             old: what the manifest says about a file of this name.
+
+        Raises:
+            TargetError: a file of the user's has appeared there meanwhile.
+            HubError: the disk fails.
         """
         part = self._open_part()
+        if part.final.exists() and (old is None or not old.ours):
+            raise in_the_way(part.final)
         self._journal.naming(self._record)
         # What the user made of a file of ours is set aside; a weight file cannot have been edited on purpose.
         edited = old is not None and not old.unchanged(part.final) and not self.path.endswith(WEIGHTS_SUFFIX)

@@ -244,6 +244,8 @@ def _look(file: RemoteFile, target: Path, manifest: Manifest | None, state: Jour
     if entry and entry.unchanged(path):
         if entry.state == "ready" and entry.identity == planned.identity:
             return replace(planned, presence="there", have=file.size)
+        if not entry.ours:
+            raise in_the_way(path)
     elif path.exists():
         if path.stat().st_size == file.size:
             return replace(planned, presence="unchecked", have=file.size)

@@ -21,9 +21,9 @@ from engine.hub.retry import RetryPolicy
 
 CHUNK = 1 << 16
 SETTINGS = TransferSettings(
-    chunk=CHUNK, run=4, buffer=1 << 14, stall_after=0.5, quiet_after=0.2, tick=0.05, space_check=0.05
+    chunk=CHUNK, run=4, buffer=1 << 14, stall_after=5.0, quiet_after=0.2, tick=0.05, space_check=0.05
 )
-RETRY = RetryPolicy(first=0.02, ceiling=0.1, give_up_after=3.0, metadata_give_up_after=0.3)
+RETRY = RetryPolicy(first=0.02, ceiling=0.1, give_up_after=3.0, metadata_give_up_after=1.0)
 REPO = "owner/model"
 
 

@@ -163,6 +163,20 @@ async def test_redirects_in_circles_end(hub: FakeHub, desk: Desk) -> None:
 
 
 @pytest.mark.asyncio
+async def test_a_token_with_impossible_characters_is_not_sent(hub: FakeHub, desk: Desk) -> None:
+    desk.token = "hf_tøken"
+    error = await refusal(desk, TokenError)
+    assert "tøken" not in str(error)
+    assert hub.log == []
+
+
+@pytest.mark.asyncio
+async def test_a_server_that_asks_for_pauses_for_ever_is_given_up(hub: FakeHub, desk: Desk) -> None:
+    hub.api_fault = lambda request: Fault(status=429, headers={"Retry-After": "0"})
+    await refusal(desk, RateLimitedError)
+
+
+@pytest.mark.asyncio
 async def test_an_endpoint_that_is_no_address() -> None:
     with pytest.raises(UnsafeNameError, match="HF_ENDPOINT"):
         async with HubClient(endpoint="not an address", token=False):

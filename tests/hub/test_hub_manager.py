@@ -55,7 +55,7 @@ async def test_relaunch_continues_what_was_running_and_keeps_paused_what_was_pau
     # Closed while it was running: the next launch goes on by itself.
     async with desk.manager() as manager:
         assert await manager.restore() == (job,)
-        await until(lambda: manager.downloads()[0].state == "downloading")
+        await until(lambda: manager.downloads()[0].state in ("downloading", "stalled"))
         await manager.pause(job)
         done = manager.downloads()[0].done
     # Paused by the user: the next launch shows it, at the same place, and leaves it alone.
@@ -132,7 +132,9 @@ async def test_queued_until_there_is_room(hub: FakeHub, desk: Desk) -> None:
     async with desk.manager(parallel=1) as manager:
         job = await half_way(desk, manager)
         second = await manager.start(await desk.plan(manager, desk.home / "elsewhere"))
-        assert [p.state for p in manager.downloads()] == ["downloading", "queued"]
+        first, waiting = manager.downloads()
+        assert first.done > 0
+        assert (waiting.state, waiting.done) == ("queued", 0)
         hub.fault = lambda request: None
         assert (await manager.wait(job)).state == (await manager.wait(second)).state == "ready"
 
@@ -296,6 +298,27 @@ async def test_a_file_of_the_users_is_never_replaced(hub: FakeHub, desk: Desk) -
     manifest = load_manifest(desk.target)
     assert manifest is not None
     assert (manifest.files["config.json"].ours, manifest.files["model.safetensors"].ours) == (False, True)
+
+
+async def test_a_file_of_the_users_that_was_used_is_not_replaced_by_a_later_version(hub: FakeHub, desk: Desk) -> None:
+    hub.push(REPO, FILES)
+    desk.target.mkdir(parents=True)
+    (desk.target / "config.json").write_bytes(FILES["config.json"])
+    async with desk.manager() as manager:
+        assert (await desk.fetch(manager)).state == "ready"
+        hub.push(REPO, {**FILES, "config.json": b"[]"})
+        with pytest.raises(TargetError, match=r"config\.json"):
+            await desk.plan(manager)
+
+
+async def test_a_file_that_the_user_adds_during_the_download_stays(hub: FakeHub, desk: Desk) -> None:
+    async with desk.manager() as manager:
+        job = await half_way(desk, manager)
+        (desk.target / "model.safetensors").write_bytes(b"mine")
+        hub.fault = lambda request: None
+        last = await manager.wait(job)
+    assert (last.state, last.code) == ("failed", "target")
+    assert (desk.target / "model.safetensors").read_bytes() == b"mine"
 
 
 async def test_a_damaged_file_of_ours_is_fetched_again(hub: FakeHub, desk: Desk) -> None:

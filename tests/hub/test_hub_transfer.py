@@ -197,7 +197,7 @@ async def test_a_stalled_connection_is_shown_and_replaced(hub: FakeHub, desk: De
     hub.push(REPO, FILES)
     hub.fault = first(3, Fault(stall_after=CHUNK))
     seen: list[DownloadProgress] = []
-    async with desk.manager() as manager:
+    async with desk.manager(stall_after=0.5) as manager:
         last = await desk.fetch(manager, seen.append)
     assert last.state == "ready"
     desk.check(FILES)
@@ -210,7 +210,7 @@ async def test_a_dripping_connection_is_replaced(hub: FakeHub, desk: Desk) -> No
     hub.push(REPO, FILES)
     hub.slice = 64
     hub.fault = first(3, Fault(rate=640.0))
-    async with desk.manager() as manager:
+    async with desk.manager(stall_after=0.5) as manager:
         last = await asyncio.wait_for(desk.fetch(manager), 10)
     assert last.state == "ready"
     desk.check(FILES)
