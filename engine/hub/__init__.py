@@ -4,7 +4,7 @@ huggingface_hub supplies endpoint, token, proxies, URLs and the HTTP client. The
 of our own, since that library starts every interrupted file again from its first byte.
 
 Asking the hub
-    names       which names may become files, and where                        errors     what can go wrong, and the cure
+    names       which names may become files, and where                        errors     failures, with cures
     client      metadata, redirects by hand, byte ranges, the token            body       the bytes of one response
     responses   refusals and broken connections, as errors                     retry      Retry-After and back-off
     listing     files of a commit                                              remote     headers of remote safetensors
