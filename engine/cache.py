@@ -19,7 +19,8 @@ matrix kernels are row-invariant, and the kernels see few distinct shapes."""
 ROLLBACK_ROWS = 32
 """Rows a windowed cache keeps beyond its window, the furthest it can be cut back."""
 
-_GROWTH = 256
+GROWTH = 256
+"""Rows that a cache allocates ahead of need."""
 
 
 def align_down(position: int) -> int:
@@ -80,7 +81,7 @@ class KVCache:
         lowest = self.base
         if self.window is not None:
             lowest = max(lowest, align_down(max(0, self.offset - self.window + 1 - ROLLBACK_ROWS)))
-        capacity = align_up(end - lowest) + _GROWTH
+        capacity = align_up(end - lowest) + GROWTH
         kept = slice(lowest - self.base, self.offset - self.base)
 
         def moved(old: mx.array | None, new: mx.array) -> mx.array:
@@ -124,7 +125,7 @@ class KVCache:
             self.offset = offset
             return
         low, keys, values = window
-        capacity = align_up(offset - low) + _GROWTH
+        capacity = align_up(offset - low) + GROWTH
         pad = [(0, 0), (0, 0), (0, capacity - keys.shape[2]), (0, 0)]
         self.keys, self.values, self.base, self.offset = mx.pad(keys, pad), mx.pad(values, pad), low, offset
 

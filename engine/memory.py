@@ -1,0 +1,233 @@
+"""What a checkpoint will hold in memory, from its config and its headers, and how much there is.
+
+Weights are the bytes of the arrays that `engine.weights.load` would make. Caches follow `engine.cache`: a global layer
+keeps every token, a sliding one its window. What a forward needs on top of both is estimated from its largest arrays.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+
+import mlx.core as mx
+
+from engine.cache import ALIGN, GROWTH, ROLLBACK_ROWS, align_up
+from engine.config import ModelConfig, TextConfig
+from engine.decode.stateful import PRIME_ROWS
+from engine.decode.target import PREFILL_CHUNK
+from engine.errors import HeadError
+from engine.weights.head import HeadMissing, check_head_matches, find_head
+from engine.weights.load import activation_dtype, plan_backbone, plan_head
+from engine.weights.plan import Module
+
+KEPT_TURNS = 4
+"""States of earlier turns that a session keeps, see `engine.history.Boundaries`."""
+_COMPACT_ROWS = 2 * (ROLLBACK_ROWS + 3)
+_MASKS = 6
+"""Copies of a layer's attention mask that exist at once, as measured on the CPU: padding and shifting copy it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layers:
+    """The layers of one kind (global or sliding) in model and head together; sizes in bytes."""
+
+    count: int
+    row: int
+    """Keys and values of one token in one layer."""
+    conv_row: int
+    """One row of the inputs that the four convolutions of a layer keep, always float32."""
+    window: int | None
+
+    def cache(self, context: int) -> int:
+        """The most that these layers keep once `context` tokens have gone through them."""
+        full = align_up(context) + GROWTH
+        conv = (1 + KEPT_TURNS) * min(_COMPACT_ROWS, context + 3) * self.conv_row
+        if self.window is None:
+            return self.count * (full * self.row + conv)
+        # One call's rows stand beside the window, and the start is rounded down.
+        behind = self.window + ROLLBACK_ROWS + ALIGN
+        rows = min(align_up(behind + PREFILL_CHUNK) + GROWTH, full)
+        copies = KEPT_TURNS * min(behind, context)
+        return self.count * ((rows + copies) * self.row + conv)
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """Bytes that a checkpoint holds once it is loaded."""
+
+    weights: int
+    head: int
+    """Weights of the MTP head; 0 without one."""
+    depths: int
+    layers: tuple[Layers, ...]
+    draft_log: int
+    """Hidden rows that the drafter keeps."""
+    step: int
+    """Activations of one prefill step, without the attention mask."""
+    mask_row: int
+    """The attention masks of one prefill step, per token of context."""
+    largest: int
+    """The largest module, which exists twice while it is read."""
+    max_context: int
+    """Tokens that the model was made for."""
+    head_problem: str | None = None
+    """Why the head that was asked for is left out."""
+
+    def cache(self, context: int) -> int:
+        """Keys, values and convolution states at `context` tokens, the head's and those of earlier turns included."""
+        return sum(kind.cache(context) for kind in self.layers) + self.draft_log
+
+    def cache_per_token(self) -> int:
+        """By how much the cache grows with every token."""
+        return sum(kind.count * kind.row for kind in self.layers if kind.window is None)
+
+    def working(self, context: int) -> int:
+        """What loading or a forward needs for a moment."""
+        return max(self.largest, self.step + self.mask_row * context)
+
+    def total(self, context: int) -> int:
+        return self.weights + self.head + self.cache(context) + self.working(context)
+
+
+def footprint(
+    directory: Path, head_directory: Path | None = None, *, dtype: str = "auto", keep_quantized: bool | None = None
+) -> Footprint:
+    """Look at a checkpoint, and at the head that it would be used with, without reading their data.
+
+    Args:
+        head_directory: where the MTP head lies; None = there is none to load.
+        dtype, keep_quantized: as `engine.weights.load.load_model`.
+
+    Raises:
+        ConfigError, CheckpointError: the checkpoint cannot be loaded at all.
+        UserError: an unusable dtype.
+    """
+    activation = activation_dtype(dtype)
+    keep = mx.default_device() == mx.gpu if keep_quantized is None else keep_quantized
+    config = ModelConfig.from_directory(directory)
+    text = config.text
+    backbone = plan_backbone(directory, config).modules
+    head: tuple[Module, ...] = ()
+    blocks: tuple[bool, ...] = ()
+    problem = None
+    if head_directory is not None:
+        try:
+            blocks, head = _head(config, head_directory)
+        except HeadError as error:
+            problem = error.title
+    item = activation.size
+    step, mask = _forward(text, item)
+    sizes = [loaded_bytes(module, activation, keep) for module in backbone]
+    return Footprint(
+        weights=sum(sizes),
+        head=sum(loaded_bytes(module, activation, keep) for module in head),
+        depths=len(blocks),
+        layers=_layers(text, (*text.sliding, *blocks), item),
+        draft_log=len(blocks) * (PRIME_ROWS + ALIGN + PREFILL_CHUNK) * text.hidden_size * item,
+        step=step,
+        mask_row=mask,
+        largest=max(sizes, default=0),
+        max_context=text.max_positions,
+        head_problem=problem,
+    )
+
+
+def loaded_bytes(module: Module, dtype: mx.Dtype, keep_quantized: bool) -> int:
+    """Bytes of the arrays that `engine.weights.assemble` makes of a module."""
+    scales = module.tensors.get("scales", module.tensors.get("scale"))
+    if module.quantization is not None and scales is not None and keep_quantized:
+        routed = all(".experts." in target.name for target in module.targets)
+        if routed if module.modelopt else all(target.kind == "matrix" for target in module.targets):
+            total = module.nbytes
+            if scales.dtype == "F16" and dtype == mx.float32:
+                # Scales and biases in half precision are brought to the activation dtype.
+                total += sum(info.nbytes for leaf, info in module.tensors.items() if leaf in ("scales", "biases"))
+            return total
+    return sum(prod(target.shape) * (4 if target.kind == "float32" else dtype.size) for target in module.targets)
+
+
+def available_memory() -> int | None:
+    """Bytes that programs can get without pushing others out; None where the system does not tell."""
+    if sys.platform == "darwin":
+        with suppress(OSError, subprocess.SubprocessError):
+            done = subprocess.run(["/usr/bin/vm_stat"], capture_output=True, text=True, timeout=5, check=True)
+            return parse_vm_stat(done.stdout)
+        return None
+    with suppress(OSError, ValueError):
+        text = Path("/proc/meminfo").read_text(encoding="ascii")
+        found = re.search(r"^MemAvailable:\s+(\d+) kB$", text, re.MULTILINE)
+        if found:
+            return min(int(found[1]) * 1024, *_cgroup_room())
+    return None
+
+
+def total_memory() -> int | None:
+    """Bytes of the machine's memory."""
+    with suppress(ValueError, OSError):
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return None
+
+
+def parse_vm_stat(text: str) -> int | None:
+    """Free, inactive, purgeable and speculative pages of what macOS's `vm_stat` prints, in bytes."""
+    page = re.search(r"page size of (\d+) bytes", text)
+    pages = {name: int(count) for name, count in re.findall(r"^Pages ([a-z ]+):\s+(\d+)\.", text, re.MULTILINE)}
+    if page is None or "free" not in pages:
+        return None
+    return int(page[1]) * sum(pages.get(name, 0) for name in ("free", "inactive", "purgeable", "speculative"))
+
+
+def _cgroup_room() -> Sequence[int]:
+    """What a container's limit leaves; its file cache can be had back. The size of everything without a limit."""
+    root = Path("/sys/fs/cgroup")
+    with suppress(OSError, ValueError, StopIteration):
+        limit, used = (int((root / name).read_text()) for name in ("memory.max", "memory.current"))
+        stat = (root / "memory.stat").read_text().splitlines()
+        cached = next(int(line.split()[1]) for line in stat if line.startswith("inactive_file "))
+        return (max(0, limit - used + cached),)
+    return (sys.maxsize,)
+
+
+def _head(config: ModelConfig, directory: Path) -> tuple[tuple[bool, ...], tuple[Module, ...]]:
+    """Whether each depth is sliding, and the modules. Raises `HeadError`."""
+    found = find_head(directory)
+    if isinstance(found, HeadMissing):
+        raise HeadError(found.reason)
+    own = ModelConfig.from_directory(directory)
+    check_head_matches(config, own, found, str(directory))
+    mtp, plan = plan_head(own, found)
+    if plan.problems:
+        raise plan.problems.error(directory)
+    return mtp.sliding, plan.modules
+
+
+def _layers(text: TextConfig, sliding: Sequence[bool], item: int) -> tuple[Layers, ...]:
+    kinds: list[Layers] = []
+    for kind in (False, True):
+        attention = text.attention(kind)
+        width = attention.kv_heads * attention.head_dim
+        conv = 4 * (2 * width + 2 * text.hidden_size)
+        kinds.append(Layers(sum(s is kind for s in sliding), 2 * width * item, conv, attention.window))
+    return tuple(kinds)
+
+
+def _forward(text: TextConfig, item: int) -> tuple[int, int]:
+    """Bytes of one prefill step without masks, and of its masks per token of context.
+
+    Counted are the arrays of the widest layer, twice, since two layers may be in flight; every route of a token to an
+    expert has rows of its own.
+    """
+    routes = max(text.experts_per_token * text.expert_width, 0)
+    shared = text.num_shared_experts * text.expert_width
+    wide = max(3 * text.dense_width, 3 * (routes + shared) + 2 * text.experts_per_token * text.hidden_size)
+    attention = max((text.global_attention, text.sliding_attention), key=lambda a: a.heads * a.head_dim)
+    heads = 4 * attention.heads * attention.head_dim + attention.heads * attention.extent
+    step = 2 * PREFILL_CHUNK * (wide + heads + 6 * text.hidden_size) * item
+    return step, _MASKS * PREFILL_CHUNK * text.global_attention.heads * item
