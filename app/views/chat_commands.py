@@ -125,6 +125,7 @@ class ChatCommands:
                 view = self._page.transcript.view(message.id)
                 if isinstance(view, UserMessage):
                     view.start_edit()
+                    self._page.transcript.show_message(message.id)
                 return
 
     def find(self) -> None:

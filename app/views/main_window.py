@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from base64 import b64decode, b64encode
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -38,6 +36,7 @@ from app.views.settings_dialog import SettingsDialog
 from app.views.sidebar import Sidebar
 from app.views.stats.panel import StatsPanel
 from app.views.toolbar import Toolbar
+from app.views.window_state import WindowState, pack, unpack
 from engine.errors import UserError
 
 SIDEBAR = 29 * GRID
@@ -227,26 +226,26 @@ class MainWindow(QMainWindow):
     def save_state(self) -> bytes:
         """Geometry, what is shown and which chat, for the settings."""
         chat = self._s.chat.chat
-        state = {
-            "geometry": b64encode(self.saveGeometry().data()).decode(),
-            "sidebar": not self.sidebar.isHidden(),
-            "panel": not self.panel.isHidden(),
-            "split": self._splitter.sizes(),
-            "chat": None if chat is None else chat.id,
-        }
-        return json.dumps(state).encode()
+        return pack(
+            WindowState(
+                geometry=bytes(self.saveGeometry().data()),
+                sidebar=not self.sidebar.isHidden(),
+                panel=not self.panel.isHidden(),
+                split=tuple(self._splitter.sizes()),
+                chat=None if chat is None else chat.id,
+            )
+        )
 
-    def restore_state(self, state: bytes) -> int | None:
+    def restore_state(self, packed: bytes) -> int | None:
         """Apply what `save_state` gave. Returns the chat that was open."""
-        try:
-            values = json.loads(state)
-            self.restoreGeometry(b64decode(values["geometry"]))
-            self.sidebar.setVisible(bool(values["sidebar"]))
-            self.panel.setVisible(bool(values["panel"]))
-            self._splitter.setSizes([int(size) for size in values["split"]])
-            return None if values["chat"] is None else int(values["chat"])
-        except (ValueError, KeyError, TypeError):
+        state = unpack(packed)
+        if state is None:
             return None
+        self.restoreGeometry(state.geometry)
+        self.sidebar.setVisible(state.sidebar)
+        self.panel.setVisible(state.panel)
+        self._splitter.setSizes(state.split)
+        return state.chat
 
     # -- chats and answers --------------------------------------------------------------------
 

@@ -13,11 +13,11 @@ from app.views.controls import IconButton, Label, TextButton
 
 
 class Toast(QWidget):
-    """For what needs no action, or can be undone."""
+    """For what needs no action, or can be undone. Stands just above the widget `above`."""
 
-    def __init__(self, theme: Theme, parent: QWidget) -> None:
+    def __init__(self, theme: Theme, parent: QWidget, above: QWidget) -> None:
         super().__init__(parent)
-        self._over = parent
+        self._over, self._above = parent, above
         self._theme = theme
         self._act: Callable[[], None] | None = None
         layout = QHBoxLayout(self)
@@ -33,6 +33,7 @@ class Toast(QWidget):
         self._timer = QTimer(self)
         self._timer.setSingleShot(True)
         self._timer.timeout.connect(self.hide)
+        theme.changed.connect(self._restyle)
         self.hide()
 
     def say(self, text: str, button: str = "", act: Callable[[], None] | None = None, *, seconds: float = 6) -> None:
@@ -50,11 +51,15 @@ class Toast(QWidget):
         self.raise_()
         self._timer.start(round(1000 * seconds))
 
+    def _restyle(self) -> None:
+        # Labels hear of the change after this.
+        QTimer.singleShot(0, self, self.reposition)
+
     def reposition(self) -> None:
         parent = self._over
         width = min(self.sizeHint().width(), parent.width() - 32)
         self.resize(width, self.sizeHint().height())
-        self.move((parent.width() - width) // 2, parent.height() - self.height() - 96)
+        self.move((parent.width() - width) // 2, self._above.y() - self.height() - 12)
 
     def _press(self) -> None:
         self.hide()

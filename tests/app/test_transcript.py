@@ -14,8 +14,9 @@ from app.rounds import as_text, runs
 from app.store.records import Message, Round
 from app.theme import Theme
 from app.views.chat.message import AssistantMessage
+from app.views.chat.pool import KEPT
 from app.views.chat.rounds import document_positions, spans
-from app.views.chat.transcript import KEPT, Transcript
+from app.views.chat.transcript import Transcript
 from app.views.chat.user_message import UserMessage
 
 
@@ -129,6 +130,25 @@ def test_a_streaming_answer_is_followed_at_the_end(transcript: Transcript) -> No
     bar = transcript.verticalScrollBar()
     assert transcript.at_end
     assert bar.value() == bar.maximum()
+
+
+def test_the_end_of_an_answer_is_followed_too(transcript: Transcript) -> None:
+    transcript.set_messages([message(i) for i in range(20)])
+    current = stream(transcript, 21, 30)
+    transcript.finish(replace(current, state="done", content=current.content + "more\n\n" * 8))
+    bar = transcript.verticalScrollBar()
+    assert bar.value() == bar.maximum()
+
+
+def test_what_the_reader_unfolds_stays_under_the_pointer(transcript: Transcript) -> None:
+    messages = [message(i, reasoning="Thought. " * 200 if i % 2 else "") for i in range(40)]
+    transcript.set_messages(messages)
+    view = transcript.view(39)
+    assert isinstance(view, AssistantMessage)
+    top = top_of(transcript, 39)
+    view.reasoning.head.click()
+    assert top_of(transcript, 39) == top
+    assert not transcript.at_end
 
 
 def test_scrolling_up_is_never_stolen(transcript: Transcript) -> None:

@@ -89,12 +89,13 @@ class Editor(QPlainTextEdit):
 
 
 class Composer(QWidget):
-    """Signals: sent(content), stopped, page(direction), failed(UserError)."""
+    """Signals: sent(content), stopped, page(direction), failed(UserError), resized."""
 
     sent = Signal(str)
     stopped = Signal()
     page = Signal(int)
     failed = Signal(object)
+    resized = Signal()
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -227,6 +228,7 @@ class Composer(QWidget):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         self._place()
+        self.resized.emit()
         # The wrap changed with the width, so the height may have, too.
         QTimer.singleShot(0, self, self._changed)
 

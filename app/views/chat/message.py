@@ -221,6 +221,8 @@ class AssistantMessage(QWidget):
         metrics = QFontMetrics(self._figures.font())
         wanted = metrics.horizontalAdvance(self._figures.text()) + 4
         x += 8
+        if x + wanted > width:
+            x, y = 0, y + 24
         self._figures.setGeometry(x, y, min(wanted, width - x), 24)
         x += wanted + 4
         self._truth.setVisible(bool(self._truth.text()))

@@ -37,7 +37,7 @@ class ChatPage(Surface):
         self.transcript = Transcript(theme, self)
         self.welcome = Welcome(theme, self)
         self.composer = Composer(theme, self)
-        self.toast = Toast(theme, self)
+        self.toast = Toast(theme, self, self.composer)
         self._stack = QStackedWidget(self)
         self._stack.addWidget(self.welcome)
         self._stack.addWidget(self.transcript)
@@ -70,6 +70,7 @@ class ChatPage(Surface):
         composer.stopped.connect(controller.stop)
         composer.page.connect(self._page)
         composer.failed.connect(self.failed)
+        composer.resized.connect(self.toast.reposition)
         self.welcome.chosen.connect(self._send)
 
     # -- what the controller says -------------------------------------------------------------
@@ -136,6 +137,8 @@ class ChatPage(Surface):
                 self.report.emit(message_id)
             case "settings":
                 self.settings.emit()
+            case "edited":
+                self.composer.editor.setFocus()
             case _:
                 raise ValueError(f"unknown action {name}")
 

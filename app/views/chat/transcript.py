@@ -7,28 +7,23 @@ takes the place of the estimate and the scroll position is corrected by the diff
 from __future__ import annotations
 
 import time
-from bisect import bisect_right
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from itertools import accumulate
+from collections.abc import Sequence
 
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QKeyEvent, QPainter, QPaintEvent, QResizeEvent
-from PySide6.QtWidgets import QAbstractScrollArea, QApplication, QFrame, QWidget
+from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QWidget
 
 from app.store.records import Message
 from app.theme import COLUMN, GRID, Theme
+from app.views.chat.heights import Heights, estimate
 from app.views.chat.message import AssistantMessage
+from app.views.chat.pool import Decorator, MessagePool, MessageWidget
 from app.views.chat.user_message import SHOWN, UserMessage
 from app.views.controls import RoundButton
 
 FRAME_MS = 33
 """A streaming answer is painted at most every so many milliseconds."""
-KEPT = 24
-"""Widgets kept after they left the view, so that going back is free."""
 PAD = 3 * GRID
-MessageWidget = AssistantMessage | UserMessage
-Decorator = Callable[[AssistantMessage], None]
 
 
 class Transcript(QAbstractScrollArea):
@@ -42,16 +37,14 @@ class Transcript(QAbstractScrollArea):
         super().__init__(parent)
         self._theme = theme
         self._messages: list[Message] = []
-        self._heights: list[int] = []
-        self._measured: list[bool] = []
+        self._heights = Heights(PAD)
         self._index: dict[int, int] = {}
-        self._views: OrderedDict[int, MessageWidget] = OrderedDict()
+        self._pool = MessagePool(theme, self.viewport(), self._connect)
         self._visible: list[int] = []
         self._dirty: set[int] = set()
         self._width = 0
         self._stick = True
         self._busy = False
-        self._decorators: dict[int, Decorator] = {}
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
@@ -71,19 +64,19 @@ class Transcript(QAbstractScrollArea):
     def set_messages(self, messages: Sequence[Message]) -> None:
         """Show another conversation from its end, or the same one along another branch from where it is."""
         same = bool(self._messages) and bool(messages) and self._messages[0].chat_id == messages[0].chat_id
-        known = {m.id: h for m, h, done in zip(self._messages, self._heights, self._measured, strict=True) if done}
+        known = {m.id: self._heights.measured(i) for i, m in enumerate(self._messages)}
         if not same:
-            self._drop_all()
+            self._pool.clear()
+            self._visible = []
+            self._dirty.clear()
             self._stick = True
         self._messages = list(messages)
         self._index = {message.id: i for i, message in enumerate(messages)}
-        self._heights = [known.get(m.id) or self._estimate(m) for m in messages]
-        self._measured = [m.id in known for m in messages]
+        self._heights.reset([known.get(m.id) for m in messages], [self._estimate(m) for m in messages])
         for message in messages:
-            view = self._views.get(message.id)
+            view = self._pool.get(message.id)
             if view is not None and view.message != message:
-                view.show_message(message)
-                self._measured[self._index[message.id]] = False
+                self._update(view, message)
         self._layout()
 
     def append(self, message: Message) -> None:
@@ -91,7 +84,6 @@ class Transcript(QAbstractScrollArea):
         self._index[message.id] = len(self._messages)
         self._messages.append(message)
         self._heights.append(self._estimate(message))
-        self._measured.append(False)
         self._layout()
 
     def stream(self, message: Message, pieces: Sequence[tuple[str, str]]) -> None:
@@ -100,7 +92,7 @@ class Transcript(QAbstractScrollArea):
         if i is None:
             return
         self._messages[i] = message
-        view = self._views.get(message.id)
+        view = self._pool.get(message.id)
         if isinstance(view, AssistantMessage):
             for channel, text in pieces:
                 view.add(channel, text)
@@ -115,11 +107,17 @@ class Transcript(QAbstractScrollArea):
             return
         self._messages[i] = message
         self._dirty.discard(message.id)
-        view = self._views.get(message.id)
+        view = self._pool.get(message.id)
         if view is not None:
-            view.show_message(message)
-            self._measured[i] = False
+            self._update(view, message)
         self._layout()
+
+    def _update(self, view: MessageWidget, message: Message) -> None:
+        """Show a message's new state; it grows or shrinks without being what the reader did."""
+        was, self._busy = self._busy, True
+        view.show_message(message)
+        self._busy = was
+        self._heights.outdate(self._index[message.id])
 
     @property
     def messages(self) -> Sequence[Message]:
@@ -127,7 +125,7 @@ class Transcript(QAbstractScrollArea):
 
     def view(self, message_id: int) -> MessageWidget | None:
         """The widget of a message in sight."""
-        return self._views.get(message_id) if message_id in self._visible else None
+        return self._pool.get(message_id) if message_id in self._visible else None
 
     @property
     def visible_ids(self) -> Sequence[int]:
@@ -135,16 +133,7 @@ class Transcript(QAbstractScrollArea):
 
     def decorate(self, message_id: int, decorator: Decorator | None) -> None:
         """Apply `decorator` to the answer's widget now and whenever it is made again."""
-        if decorator is None:
-            self._decorators.pop(message_id, None)
-        else:
-            self._decorators[message_id] = decorator
-        view = self._views.get(message_id)
-        if isinstance(view, AssistantMessage):
-            if decorator is None:
-                view.set_rounds([])
-            else:
-                decorator(view)
+        self._pool.decorate(message_id, decorator)
 
     # -- scrolling ----------------------------------------------------------------------------
 
@@ -166,7 +155,7 @@ class Transcript(QAbstractScrollArea):
         for _ in range(2):
             # Twice: the first pass replaces estimates around it by true heights.
             bar = self.verticalScrollBar()
-            self._set_value(min(self._tops()[i] - GRID, bar.maximum()))
+            self._set_value(min(self._heights.tops()[i] - GRID, bar.maximum()))
             self._layout()
 
     def scrollContentsBy(self, dx: int, dy: int) -> None:
@@ -195,76 +184,63 @@ class Transcript(QAbstractScrollArea):
         return max(0, (available - width) // 2), width
 
     def _estimate(self, message: Message) -> int:
-        width = max(200, self._width or COLUMN)
         text = message.content if message.role != "user" else message.content[:SHOWN]
-        glyph, line = self._theme.base * 0.56, self._theme.base * 1.65
-        lines = text.count("\n") + len(text) * glyph / width + 1
-        return round(90 + lines * line)
+        return estimate(text, self._width or COLUMN, self._theme.base)
 
-    def _tops(self) -> list[int]:
-        return [PAD, *(PAD + total for total in accumulate(self._heights))]
+    def _layout(self, fixed: int | None = None) -> None:
+        """Make, measure and place what is in sight.
 
-    def _layout(self) -> None:
-        """Make, measure and place what is in sight."""
+        Args:
+            fixed: place in the list of the message whose top stays where it is, whatever grows or shrinks.
+        """
         if self._busy:
             return
         self._busy = True
         try:
             left, width = self._column()
             if width != self._width:
-                self._rewidth(width)
+                old, self._width = self._width or width, width
+                self._heights.rewrap(old, width)
             height = self.viewport().height()
             value = self.verticalScrollBar().value()
-            tops, total, first, last = self._tops(), 0, 0, 0
+            tops, total, shown = self._heights.tops(), 0, range(0)
             for _ in range(12):
-                tops = self._tops()
+                tops = self._heights.tops()
                 total = tops[-1] + PAD
-                value = total - height if self._stick else value
+                value = total - height if self._stick and fixed is None else value
                 value = max(0, min(value, total - height))
-                first = max(0, bisect_right(tops, value, hi=len(self._messages)) - 1)
-                last = bisect_right(tops, value + height, hi=len(self._messages))
-                fresh = [
-                    i for i in range(first, last) if not self._measured[i] or self._messages[i].id not in self._views
-                ]
+                shown = self._heights.in_sight(tops, value, height)
+                fresh = [i for i in shown if self._stale(i)]
                 if not fresh:
                     break
-                anchor = next((i for i in range(first, last) if i not in fresh), None)
+                anchor = next((i for i in shown if i not in fresh), None) if fixed is None else fixed
                 for i in fresh:
-                    self._measure(i, width)
-                if anchor is not None and not self._stick:
-                    value += self._tops()[anchor] - tops[anchor]
-            self._place(range(first, last), tops, left, width, value)
+                    self._heights.measure(i, self._ensure(i).height_for(width))
+                if anchor is not None and (fixed is not None or not self._stick):
+                    value += self._heights.tops()[anchor] - tops[anchor]
+            self._place(shown, tops, left, width, value)
             self._set_value(value, total - height)
         finally:
             self._busy = False
         self._show_jump(total - height - value)
 
-    def _measure(self, i: int, width: int) -> None:
-        self._heights[i] = self._ensure(i).height_for(width)
-        self._measured[i] = True
-
-    def _rewidth(self, width: int) -> None:
-        old, self._width = self._width, width
-        if old:
-            self._heights = [round(90 + (h - 90) * old / width) if h > 90 else h for h in self._heights]
-        else:
-            self._heights = [self._estimate(m) for m in self._messages]
-        self._measured = [False] * len(self._messages)
+    def _stale(self, i: int) -> bool:
+        return self._heights.measured(i) is None or self._messages[i].id not in self._pool
 
     def _place(self, shown: range, tops: Sequence[int], left: int, width: int, value: int) -> None:
         ids = [self._messages[i].id for i in shown]
         for gone in self._visible:
-            if gone not in ids and gone in self._views:
-                self._views[gone].hide()
-        for i, message_id in zip(shown, ids, strict=True):
+            view = self._pool.get(gone)
+            if gone not in ids and view is not None:
+                view.hide()
+        for i in shown:
             view = self._ensure(i)
-            self._views.move_to_end(message_id)
             view.setGeometry(left, tops[i] - value, width, self._heights[i])
             if view.isHidden():
                 view.show()
         if ids != self._visible:
             self._visible = ids
-            self._evict()
+            self._pool.evict(ids)
             self._chain()
 
     def _set_value(self, value: int, maximum: int | None = None) -> None:
@@ -277,64 +253,32 @@ class Transcript(QAbstractScrollArea):
         self._busy = was
 
     def _ensure(self, i: int) -> MessageWidget:
-        message = self._messages[i]
-        view = self._views.get(message.id)
-        if view is None:
-            view = self._make(message)
-            self._views[message.id] = view
-            decorator = self._decorators.get(message.id)
-            if decorator is not None and isinstance(view, AssistantMessage):
-                decorator(view)
-        elif view.message is not message:
-            # It changed while it was out of sight.
-            view.show_message(message)
-        return view
+        return self._pool.ensure(self._messages[i])
 
-    def _make(self, message: Message) -> MessageWidget:
-        view: MessageWidget
-        if message.role == "user":
-            view = UserMessage(self._theme, message, self.viewport())
+    def _connect(self, view: MessageWidget) -> None:
+        """Wire a widget that the pool has made."""
+        if isinstance(view, UserMessage):
             view.edited.connect(self.edited)
-        else:
-            view = AssistantMessage(self._theme, message, self.viewport())
         view.action.connect(self.action)
         view.link.connect(self.link)
-        view.resized.connect(lambda message_id=message.id: self._resized(message_id))
-        return view
+        message_id = view.message.id
+        view.resized.connect(lambda: self._resized(message_id))
 
     def _resized(self, message_id: int) -> None:
         i = self._index.get(message_id)
         if i is not None and not self._busy:
-            self._measured[i] = False
-            self._layout()
-
-    def _evict(self) -> None:
-        for message_id in list(self._views):
-            if len(self._views) <= len(self._visible) + KEPT:
-                return
-            view = self._views[message_id]
-            editing = isinstance(view, UserMessage) and view.editing
-            focus = QApplication.focusWidget()
-            focused = focus is not None and view.isAncestorOf(focus)
-            if message_id in self._visible or editing or focused:
-                continue
-            del self._views[message_id]
-            view.deleteLater()
-
-    def _drop_all(self) -> None:
-        for view in self._views.values():
-            view.hide()
-            view.deleteLater()
-        self._views.clear()
-        self._visible = []
-        self._decorators.clear()
-        self._dirty.clear()
+            # The reader unfolded or edits something: it must not move away under the pointer.
+            self._heights.outdate(i)
+            self._layout(fixed=i)
+            bar = self.verticalScrollBar()
+            self._stick = bar.value() >= bar.maximum() - 4
 
     def _chain(self) -> None:
         """Keyboard focus goes through the messages from top to bottom, whatever order they were made in."""
         previous: QWidget = self
         for message_id in self._visible:
-            for child in self._views[message_id].findChildren(QWidget):
+            view = self._pool.get(message_id)
+            for child in [] if view is None else view.findChildren(QWidget):
                 if child.focusPolicy() & Qt.FocusPolicy.TabFocus:
                     QWidget.setTabOrder(previous, child)
                     previous = child
@@ -347,7 +291,7 @@ class Transcript(QAbstractScrollArea):
         changed = False
         for message_id in dirty:
             i = self._index.get(message_id)
-            view = self._views.get(message_id)
+            view = self._pool.get(message_id)
             if i is None or not isinstance(view, AssistantMessage):
                 continue
             if message_id in self._visible:
@@ -356,7 +300,7 @@ class Transcript(QAbstractScrollArea):
                 self._busy = False
                 height = view.height_for(self._width)
                 changed = changed or height != self._heights[i]
-                self._heights[i] = height
+                self._heights.measure(i, height)
         if changed:
             self._layout()
         # A slow paint (a huge table) is followed by a pause, so that the window stays at hand.
@@ -366,19 +310,17 @@ class Transcript(QAbstractScrollArea):
             self._timer.start(self._pause)
 
     def _restyle(self) -> None:
-        for message_id in list(self._views):
-            if message_id not in self._visible:
-                self._views.pop(message_id).deleteLater()
-        self._measured = [False] * len(self._messages)
-        for view in self._views.values():
-            self._busy = True
-            view.restyle()
-            self._busy = False
-        for message_id, decorator in self._decorators.items():
-            view = self._views.get(message_id)
-            if isinstance(view, AssistantMessage):
-                decorator(view)
+        self._heights.outdate()
+        was, self._busy = self._busy, True
+        self._pool.restyle(self._visible)
+        self._busy = was
         self.viewport().update()
+        self._layout()
+        # Labels inside the messages hear of the change after this.
+        QTimer.singleShot(0, self, self._measure_again)
+
+    def _measure_again(self) -> None:
+        self._heights.outdate()
         self._layout()
 
     # -- events -------------------------------------------------------------------------------

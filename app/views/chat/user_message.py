@@ -126,6 +126,7 @@ class UserMessage(QWidget):
                 widget.deleteLater()
             self._editor, self._editor_buttons = None, []
             self.resized.emit()
+            self.action.emit("edited", self.message.id)
 
     def _send_edit(self) -> None:
         if self._editor is not None and self._editor.toPlainText().strip():

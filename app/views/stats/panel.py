@@ -99,7 +99,8 @@ class StatsPanel(Surface):
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(theme, "panel", parent)
         self._theme = theme
-        self.setFixedWidth(WIDTH)
+        theme.changed.connect(self._fit)
+        self._fit()
         self.setAccessibleName("Statistics")
         content = Surface(theme, "panel")
         body = QVBoxLayout(content)
@@ -158,6 +159,10 @@ class StatsPanel(Surface):
         self._drawing.setInterval(DRAW_MS)
         self._drawing.timeout.connect(self._draw)
         self.show_state(PanelState())
+
+    def _fit(self) -> None:
+        """As wide as its figures need in the size of type that is set."""
+        self.setFixedWidth(round(WIDTH * max(1.0, self._theme.base / 13)))
 
     def set_depths(self, depths: int) -> None:
         """Positions that the loaded head has."""

@@ -16,6 +16,7 @@ from PySide6.QtWidgets import QWidget
 
 from app.theme import Theme
 
+MOST_BARS = 64
 MEAN_OVER = 12
 """Rounds in the moving mean."""
 
@@ -38,8 +39,6 @@ class Plot(pg.PlotWidget):
         self.hideButtons()
         item = self.getPlotItem()
         item.showGrid(x=False, y=True, alpha=0.14)
-        item.getAxis("left").setWidth(26)
-        item.getAxis("bottom").setHeight(18)
         for side in ("left", "bottom"):
             item.getAxis(side).setStyle(tickLength=0, tickTextOffset=4, maxTickLevel=0)
         item.layout.setContentsMargins(0, 2, 6, 0)
@@ -63,6 +62,9 @@ class Plot(pg.PlotWidget):
         self._bars.setBrush(pg.mkBrush(soft))
         self._line.setPen(pg.mkPen(accent, width=1.75))
         self.setBackground(self._theme.color("panel"))
+        scale = max(1.0, self._theme.base / 13)
+        self.getPlotItem().getAxis("left").setWidth(26 * scale)
+        self.getPlotItem().getAxis("bottom").setHeight(18 * scale)
         for side in ("left", "bottom"):
             axis = self.getPlotItem().getAxis(side)
             axis.setPen(pg.mkPen(self._theme.color("border")))
@@ -85,8 +87,12 @@ class Plot(pg.PlotWidget):
             self.clear_curves()
             return
         values = np.asarray(tokens, dtype=float)
-        edges = np.arange(len(values) + 1) + 0.5
-        self._bars.setData(edges, values, stepMode="center", fillLevel=0)
+        # Thinner bars than these would only flicker.
+        width = -(-len(values) // MOST_BARS)
+        starts = np.arange(0, len(values), width)
+        edges = np.append(starts, len(values))
+        heights = np.add.reduceat(values, starts) / np.diff(edges)
+        self._bars.setData(edges + 0.5, heights, stepMode="center", fillLevel=0)
         total = np.concatenate(([0.0], np.cumsum(values)))
         last = np.arange(1, len(values) + 1)
         first = np.maximum(0, last - MEAN_OVER)

@@ -1,0 +1,402 @@
+"""The models of the user: what there is, loading and unloading, verifying, deleting, pairing, folders."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject, Signal
+
+from app.bridge import Bridge, Stamped
+from app.controllers.downloads import DownloadsController
+from app.controllers.preferences import Preferences
+from app.controllers.tasks import Tasks
+from app.engine_host import EngineHost, LoadRequest
+from app.hub_access import HubAccess
+from app.model_rows import Note, Row, Shelf, cure_of, rows_of
+from engine.cli.units import size
+from engine.errors import UserError
+from engine.paths import demo_checkpoint
+
+if TYPE_CHECKING:
+    from engine.hub.entry import Model
+    from engine.memory import Footprint
+
+DEMO = "Inkstand Demo"
+
+
+class Estimate:
+    """What loading a model takes and what there is."""
+
+    def __init__(self, footprint: Footprint, available: int | None, loaded: int) -> None:
+        self.footprint = footprint
+        self.available = None if available is None else available + loaded
+        """Bytes that can be had, those of the model that is unloaded before included."""
+
+    def headroom(self, context: int) -> int | None:
+        """Bytes left once the model is loaded and its context full; negative where they are missing."""
+        return None if self.available is None else self.available - self.footprint.total(context)
+
+
+Estimated = Callable[["Estimate | UserError"], object]
+
+
+class ModelsController(QObject):
+    """Signals:
+    listed(list[Row]): the list, whenever anything in it changed.
+    told(text): something was done; needs no action.
+    trouble(UserError): something went wrong that belongs to no row.
+    folder_changed(path, free bytes or None): where downloads go.
+    """
+
+    listed = Signal(object)
+    told = Signal(str)
+    trouble = Signal(object)
+    folder_changed = Signal(object, object)
+
+    def __init__(
+        self,
+        open_hub: Callable[[], HubAccess],
+        host: EngineHost,
+        preferences: Preferences,
+        bridge: Bridge,
+    ) -> None:
+        super().__init__()
+        self._open_hub = open_hub
+        self._host, self._preferences, self._bridge = host, preferences, bridge
+        self._tasks = Tasks()
+        self.downloads = DownloadsController(self._tasks)
+        self._hub: HubAccess | None = None
+        self._shelf = Shelf()
+        self._scanning = self._scan_again = False
+        self._asked: LoadRequest | None = None
+        self.rows: list[Row] = []
+        host.changed.connect(self._host_changed)
+        host.progressed.connect(self._list)
+        host.failed.connect(self._load_failed)
+        preferences.changed.connect(self._configure)
+        self.downloads.changed.connect(self._list)
+        self.downloads.finished.connect(lambda progress: self._downloaded(progress.target))
+        self.downloads.failed.connect(self._fail)
+        self.downloads.freed.connect(self._freed)
+
+    # -- life ---------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Open library and downloads, and let go on what was downloading when the program ended."""
+        self._tasks.open()
+        hub = await asyncio.to_thread(self._open_hub)
+        self._hub = hub
+        self._adopt_folders(hub)
+        await self.downloads.open(hub.manager())
+        self._configure()
+        await self._scan()
+
+    async def close(self) -> None:
+        """Downloads stop within a moment and go on at the next start."""
+        await self.downloads.close()
+        await self._tasks.close()
+        self._hub = None
+
+    def _adopt_folders(self, hub: HubAccess) -> None:
+        """The library's folders are those that the command line uses, too: the settings show them."""
+        stored = hub.library.settings.read()
+        folders = tuple(Path(folder) for folder in stored.folders if Path(folder).is_absolute())
+        models = Path(stored.models) if stored.models else None
+        self._preferences.update(models_folder=models, further_folders=folders)
+
+    def _configure(self, _settings: object = None) -> None:
+        """Follow the settings."""
+        settings, hub = self._preferences.value, self._hub
+        self.downloads.configure(rate=settings.bandwidth_limit, endpoint=settings.endpoint)
+        if hub is None:
+            return
+        models = str(settings.models_folder) if settings.models_folder else None
+        folders = [str(folder) for folder in settings.further_folders]
+        stored = hub.library.settings.read()
+        if (stored.models, stored.folders) != (models, folders):
+            try:
+                with hub.library.settings.change() as change:
+                    change.models, change.folders = models, folders
+            except OSError as error:
+                self.trouble.emit(UserError(f"The folders could not be stored ({error}).", "Make room on the disk."))
+            self.refresh()
+
+    # -- the list -----------------------------------------------------------------------------
+
+    def refresh(self) -> None:
+        """Look at the folders again."""
+        self._scan_again = True
+        if not self._scanning:
+            self._tasks.spawn(self._scan(), self.trouble.emit, name="look for models")
+
+    async def _scan(self) -> None:
+        hub = self._hub
+        if hub is None or self._scanning:
+            return
+        self._scanning = True
+        try:
+            while True:
+                self._scan_again = False
+                found = await asyncio.to_thread(_look, hub)
+                if not self._scan_again:
+                    break
+        finally:
+            self._scanning = False
+        models, demo, heads, memory, free = found
+        self._shelf = replace(self._shelf, models=models, demo=demo, heads=heads, memory=memory)
+        self.folder_changed.emit(hub.library.models_folder, free)
+        self._list()
+
+    def _list(self) -> None:
+        host = self._host
+        loading = None if host.loading is None else (str(host.loading.directory), host.progress.fraction)
+        self._shelf = replace(
+            self._shelf,
+            downloads=self.downloads.all(),
+            loaded=None if host.facts is None else str(host.facts.directory),
+            loaded_depths=0 if host.facts is None else host.facts.depths,
+            loading=loading,
+        )
+        self.rows = rows_of(self._shelf) if self._hub is not None else []
+        self.listed.emit(self.rows)
+
+    def row(self, key: str) -> Row | None:
+        return next((row for row in self.rows if row.key == key), None)
+
+    def model(self, key: str) -> Model | None:
+        """The model in the folder `key`."""
+        known = (*([self._shelf.demo] if self._shelf.demo else []), *self._shelf.models)
+        return next((model for model in known if str(model.path) == key), None)
+
+    def heads_for(self, key: str) -> list[Model]:
+        """What has an MTP head that could be tried with a model."""
+        return [model for model in self._shelf.models if model.usable_head and str(model.path) != key]
+
+    def target_of(self, repo: str) -> Path | None:
+        """Where a repository goes; None until the library is open."""
+        return None if self._hub is None else self._hub.library.models_folder / repo
+
+    def note(self, key: str, note: Note | None) -> None:
+        """Put a sentence at a row, or take it away."""
+        notes = {k: v for k, v in self._shelf.notes.items() if k != key}
+        self._shelf = replace(self._shelf, notes=notes if note is None else {**notes, key: note})
+        self._list()
+
+    def _fail(self, key: str, error: UserError) -> None:
+        self.note(key, cure_of(getattr(error, "reason", None), error.title, error.hint))
+
+    def _freed(self, repo: str, text: object) -> None:
+        self.told.emit(f"{repo} was cancelled. {text}")
+        self.refresh()
+
+    def _downloaded(self, folder: str) -> None:
+        self.note(folder, None)
+        self.refresh()
+
+    # -- loading ------------------------------------------------------------------------------
+
+    def estimate(self, key: str, done: Estimated) -> Callable[[], object]:
+        """Work out what loading a model takes; `done` takes the figures, or why there are none."""
+        model, head = self.model(key), self._shelf.heads.get(key)
+        held = self._host.memory() or 0
+
+        async def work() -> None:
+            if model is not None:
+                done(await asyncio.to_thread(_estimate, model.path, head.path if head else None, held))
+
+        return self._tasks.spawn(work(), done, name=f"estimate {key}")
+
+    def context_for(self, longest: int) -> int:
+        """Tokens of context that the settings ask for, as far as a model goes."""
+        return min(self._preferences.value.context_length or longest, longest)
+
+    def load(self, key: str, context: int) -> None:
+        """Replace what is loaded, with the head that the library pairs with the model."""
+        model, head = self.model(key), self._shelf.heads.get(key)
+        if model is None:
+            return
+        self.note(key, None)
+        apart = None if head is None or head.path == model.path else head.path
+        self._asked = LoadRequest(model.path, model.name, apart, context)
+        self._host.load(self._asked)
+
+    def unload(self) -> None:
+        self._host.unload()
+
+    def _host_changed(self) -> None:
+        facts = self._host.facts
+        if facts is not None:
+            self._preferences.update(last_model=None if facts.name == DEMO else str(facts.directory))
+        self._list()
+
+    def _load_failed(self, error: BaseException) -> None:
+        if self._asked is not None and isinstance(error, UserError):
+            self.note(str(self._asked.directory), Note(f"{error.title} {error.hint}".strip()))
+        self._asked = None
+
+    # -- models on disk -----------------------------------------------------------------------
+
+    def verify(self, key: str) -> None:
+        """Read every file again and compare checksums."""
+        model = self.model(key)
+        if model is None or key in self._shelf.verifying:
+            return
+        self.note(key, None)
+        total = max(1, model.size)
+
+        def progressed(events: list[Stamped]) -> None:
+            if key in self._shelf.verifying:
+                self._verifying(key, events[-1][1])
+
+        async def work() -> None:
+            from engine.hub.storage import verify_model  # noqa: PLC0415
+
+            finished = 0
+            last = ""
+
+            def report(name: str, done: int, whole: int) -> None:
+                nonlocal finished, last
+                if done == whole and name != last:
+                    finished, last = finished + whole, name
+                    done = 0
+                self._bridge.post(progressed, min(1.0, (finished + done) / total))  # pyright: ignore[reportArgumentType]
+
+            try:
+                found = await asyncio.to_thread(verify_model, model, report)
+            finally:
+                self._verifying(key, None)
+            self.note(key, _verified(found.good, found.damaged, found.missing, found.unknown))
+            self.refresh()
+
+        self._verifying(key, 0.0)
+        self._tasks.spawn(work(), lambda error: self._fail(key, error), name=f"verify {key}")
+
+    def _verifying(self, key: str, fraction: float | None) -> None:
+        others = {k: v for k, v in self._shelf.verifying.items() if k != key}
+        self._shelf = replace(self._shelf, verifying=others if fraction is None else {**others, key: fraction})
+        self._list()
+
+    def delete(self, key: str) -> None:
+        """Delete what this program downloaded, unloading it first."""
+        model, hub = self.model(key), self._hub
+        if model is None or hub is None:
+            return
+        if self._shelf.loaded == key:
+            self._host.unload()
+
+        async def work() -> None:
+            from engine.hub.storage import remove_model  # noqa: PLC0415
+
+            removal = await asyncio.to_thread(remove_model, model, hub.library.journals)
+            await asyncio.to_thread(hub.library.forget, model)
+            kept = f" {len(removal.kept)} files that are not Inkstand's were left." if removal.kept else ""
+            self.told.emit(f"{model.name} was deleted, {size(removal.freed)} freed.{kept}")
+            self.note(key, None)
+            self.refresh()
+
+        self._tasks.spawn(work(), lambda error: self._fail(key, error), name=f"delete {key}")
+
+    def forget(self, key: str) -> None:
+        """Drop a model whose folder is not there."""
+        model, hub = self.model(key), self._hub
+        if model is not None and hub is not None:
+            hub.library.forget(model)
+            self.note(key, None)
+            self.refresh()
+
+    def pair(self, key: str, head: str | None) -> None:
+        """Use the head in the folder `head` with a model; None goes back to its own or one that fits."""
+        model, chosen, hub = self.model(key), self.model(head) if head else None, self._hub
+        if model is None or hub is None:
+            return
+        try:
+            hub.library.unpair(model) if chosen is None else hub.library.pair(model, chosen)
+        except UserError as error:
+            self._fail(key, error)
+            return
+        self.note(key, None)
+        self.refresh()
+
+    # -- folders ------------------------------------------------------------------------------
+
+    def models_to_move(self) -> tuple[int, int]:
+        """How many downloaded models the models folder holds, and their bytes."""
+        hub = self._hub
+        own = [m for m in self._shelf.models if hub and m.path.is_relative_to(hub.library.models_folder)]
+        return len(own), sum(model.size for model in own)
+
+    def use_folder(self, folder: Path, *, move: bool) -> None:
+        """Let downloads go to `folder`; the models that are there already go along, or stay and stay listed."""
+        hub = self._hub
+        if hub is None or folder == hub.library.models_folder:
+            return
+        old = hub.library.models_folder
+
+        async def work() -> None:
+            if move:
+                from engine.hub.move import move_models  # noqa: PLC0415
+
+                moved = await asyncio.to_thread(move_models, hub.library, folder)
+                self._adopt_folders(hub)
+                self.told.emit(f"{size(moved)} moved to {folder}.")
+            else:
+                further = [f for f in self._preferences.value.further_folders if f != folder]
+                keep = [old] if any(m.path.is_relative_to(old) for m in self._shelf.models) else []
+                kept = tuple(dict.fromkeys((*further, *keep)))
+                self._preferences.update(models_folder=folder, further_folders=kept)
+            await self._scan()
+
+        self._tasks.spawn(work(), self.trouble.emit, name="choose folder")
+
+
+Found = tuple["list[Model]", "Model | None", "dict[str, Model]", "int | None", "int | None"]
+
+
+def _look(hub: HubAccess) -> Found:
+    """Models, the demo, who would use whose head, memory of the machine, free bytes where downloads go. Blocks."""
+    from engine.hub.partfile import Disk  # noqa: PLC0415
+    from engine.memory import total_memory  # noqa: PLC0415
+
+    library = hub.library
+    models = library.models()
+    demo: Model | None = None
+    heads: dict[str, Model] = {}
+    try:
+        demo = library.describe(demo_checkpoint(), name=DEMO)
+        if demo.has_head:
+            heads[str(demo.path)] = demo
+    except UserError:
+        pass
+    for model in models:
+        head = library.head_for(model, models) if model.loadable else None
+        if head is not None:
+            heads[str(model.path)] = head
+    try:
+        free = Disk().free(library.models_folder)
+    except (OSError, UserError):
+        free = None
+    return models, demo, heads, total_memory(), free
+
+
+def _estimate(directory: Path, head: Path | None, held: int) -> Estimate:
+    """Blocks for reading headers."""
+    from engine.memory import available_memory, footprint  # noqa: PLC0415
+
+    return Estimate(footprint(directory, head), available_memory(), held)
+
+
+def _verified(
+    good: tuple[str, ...], damaged: tuple[str, ...], missing: tuple[str, ...], unknown: tuple[str, ...]
+) -> Note:
+    if damaged or missing:
+        parts = [f"Damaged: {', '.join(damaged)}."] if damaged else []
+        parts += [f"Missing: {', '.join(missing)}."] if missing else []
+        return Note(f"{' '.join(parts)} Fetch them again.", "danger")
+    if not good:
+        return Note("No checksums are known for these files, so there is nothing to compare them with.", "warning")
+    rest = f"; for {len(unknown)} no checksum is known" if unknown else ""
+    return Note(f"All {len(good)} files are as they were downloaded{rest}.", "success")

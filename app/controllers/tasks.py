@@ -1,0 +1,62 @@
+"""Coroutines that the window starts: kept until they end, and nothing they raise is lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from engine.errors import UserError
+
+
+class Tasks:
+    """Belongs to the loop that runs when `open` is called; before that nothing is started."""
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._running: set[asyncio.Task[None]] = set()
+
+    def open(self) -> None:
+        self._loop = asyncio.get_running_loop()
+
+    @property
+    def is_open(self) -> bool:
+        return self._loop is not None
+
+    def spawn(
+        self, work: Coroutine[Any, Any, None], failed: Callable[[UserError], object], *, name: str
+    ) -> Callable[[], object]:
+        """Run `work`. What the user can mend goes to `failed`, a bug to the loop's exception handler.
+
+        Returns:
+            a function that cancels it.
+        """
+        loop = self._loop
+        if loop is None:
+            work.close()
+            return lambda: False
+
+        async def run() -> None:
+            try:
+                await work
+            except UserError as error:
+                failed(error)
+
+        task = loop.create_task(run(), name=name)
+        self._running.add(task)
+        task.add_done_callback(self._ended)
+        return task.cancel
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._running.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None and self._loop is not None:
+            self._loop.call_exception_handler({"message": task.get_name(), "exception": error, "task": task})
+
+    async def close(self) -> None:
+        """Cancel what runs and wait for its end; nothing can be started any more."""
+        self._loop = None
+        running = tuple(self._running)
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
