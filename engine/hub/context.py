@@ -30,11 +30,11 @@ class TransferSettings:
 
     connections: int = 4
     chunk: int = 4 << 20
-    """What the journal remembers. A kill costs each connection its unfinished chunk, and what was received beyond its
+    """What the journal remembers. A kill costs each connection its unfinished chunk, and what came beyond its
     end while it was being noted (`buffer` and one read): less than 8 MiB."""
     run: int = 16
     """Chunks per request."""
-    buffer: int = 1 << 20
+    buffer: int = 2 << 20
     """Bytes of one connection that wait in memory for one write."""
     stall_after: float = 30.0
     """A connection that brought less than `min_rate` over this time is replaced."""

@@ -10,7 +10,9 @@ from engine.hub.names import place
 from engine.hub.partfile import Digest, disk_error, in_the_way
 
 _STEP = 16 << 20
-"""Bytes hashed in one go: a pause does not wait for a whole file."""
+"""Most bytes hashed in one go: a pause does not wait for a whole file."""
+_LEAST_STEP = 4 << 20
+"""Fewer wait for more to come, unless they are the last: handing work to a thread costs, too."""
 
 
 async def follow(context: TransferContext, file: FileWork) -> None:
@@ -49,12 +51,12 @@ async def _hash(context: TransferContext, file: FileWork, digest: Digest, versio
         seen = file.moved.count
         if file.version != version:
             return False
-        stop = min(file.frontier, digest.position + _STEP)
-        if stop == digest.position:
+        frontier = file.frontier
+        if frontier - digest.position < min(_LEAST_STEP, file.size - digest.position):
             await file.moved.changed(seen)
             continue
         try:
-            await context.in_thread(file.digest_to, digest, stop)
+            await context.in_thread(file.digest_to, digest, min(frontier, digest.position + _STEP))
         except HubError:
             if file.version == version:
                 raise

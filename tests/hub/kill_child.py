@@ -18,7 +18,7 @@ from engine.hub.context import TransferSettings
 from engine.hub.manager import DownloadManager
 from engine.hub.plan import PlanRequest
 
-SETTINGS = TransferSettings(chunk=CHUNK, run=4, buffer=CHUNK // 4, tick=0.05)
+SETTINGS = TransferSettings(chunk=CHUNK, run=4, buffer=CHUNK // 2, tick=0.05)
 
 
 class _Counted(httpx2.AsyncByteStream):

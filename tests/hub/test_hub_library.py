@@ -124,7 +124,14 @@ def test_a_model_being_fetched_is_not_loadable(hub: FakeHub, desk: Desk, library
                 await asyncio.to_thread(remove_model, model, library.journals)
 
     asyncio.run(half())
-    assert SHARD in only(library).missing
+    model = only(library)
+    assert SHARD in model.missing
+    # Deleting it takes the unfinished parts along, and the memory of the download.
+    removal = remove_model(model, library.journals)
+    assert removal.freed >= 8 * CHUNK
+    assert removal.kept == ()
+    assert not desk.target.exists()
+    assert list(library.journals.glob("*.jsonl")) == []
 
 
 def test_damage_on_the_disk_is_found_marked_and_mended(desk: Desk, library: Library) -> None:
