@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ from PySide6.QtCore import QObject, Signal
 from app.bridge import Bridge, Stamped
 from app.controllers.downloads import DownloadsController
 from app.controllers.preferences import Preferences
-from app.controllers.tasks import Tasks
+from app.controllers.tasks import Tasks, in_background
 from app.engine_host import EngineHost, LoadRequest
 from app.hub_access import HubAccess
 from app.model_rows import Note, Row, Shelf, cure_of, rows_of
@@ -72,6 +73,7 @@ class ModelsController(QObject):
         self._hub: HubAccess | None = None
         self._shelf = Shelf()
         self._scanning = self._scan_again = False
+        self._closing = threading.Event()
         self._asked: LoadRequest | None = None
         self.rows: list[Row] = []
         host.changed.connect(self._host_changed)
@@ -97,6 +99,7 @@ class ModelsController(QObject):
 
     async def close(self) -> None:
         """Downloads stop within a moment and go on at the next start."""
+        self._closing.set()
         await self.downloads.close()
         await self._tasks.close()
         self._hub = None
@@ -135,6 +138,8 @@ class ModelsController(QObject):
 
     async def _scan(self) -> None:
         hub = self._hub
+        if self._scanning:
+            self._scan_again = True
         if hub is None or self._scanning:
             return
         self._scanning = True
@@ -163,6 +168,11 @@ class ModelsController(QObject):
         )
         self.rows = rows_of(self._shelf) if self._hub is not None else []
         self.listed.emit(self.rows)
+
+    @property
+    def memory(self) -> int | None:
+        """Bytes of this machine; None until the library was looked into."""
+        return self._shelf.memory
 
     def row(self, key: str) -> Row | None:
         return next((row for row in self.rows if row.key == key), None)
@@ -224,6 +234,11 @@ class ModelsController(QObject):
         self._asked = LoadRequest(model.path, model.name, apart, context)
         self._host.load(self._asked)
 
+    def reload(self, request: LoadRequest) -> None:
+        """Load what is not in the library, such as a directory named at the start."""
+        self._asked = replace(request, context=self._preferences.value.context_length)
+        self._host.load(self._asked)
+
     def unload(self) -> None:
         self._host.unload()
 
@@ -248,7 +263,7 @@ class ModelsController(QObject):
         self.note(key, None)
         total = max(1, model.size)
 
-        def progressed(events: list[Stamped]) -> None:
+        def progressed(events: Sequence[Stamped]) -> None:
             if key in self._shelf.verifying:
                 self._verifying(key, events[-1][1])
 
@@ -263,10 +278,12 @@ class ModelsController(QObject):
                 if done == whole and name != last:
                     finished, last = finished + whole, name
                     done = 0
-                self._bridge.post(progressed, min(1.0, (finished + done) / total))  # pyright: ignore[reportArgumentType]
+                self._bridge.post(progressed, min(1.0, (finished + done) / total))
+                if self._closing.is_set():
+                    raise asyncio.CancelledError
 
             try:
-                found = await asyncio.to_thread(verify_model, model, report)
+                found = await in_background(lambda: verify_model(model, report))
             finally:
                 self._verifying(key, None)
             self.note(key, _verified(found.good, found.damaged, found.missing, found.unknown))
@@ -340,7 +357,7 @@ class ModelsController(QObject):
             if move:
                 from engine.hub.move import move_models  # noqa: PLC0415
 
-                moved = await asyncio.to_thread(move_models, hub.library, folder)
+                moved = await in_background(lambda: move_models(hub.library, folder))
                 self._adopt_folders(hub)
                 self.told.emit(f"{size(moved)} moved to {folder}.")
             else:

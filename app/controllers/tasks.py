@@ -3,10 +3,41 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Coroutine
-from typing import Any
+from contextlib import suppress
+from typing import Any, TypeVar
 
 from engine.errors import UserError
+
+T = TypeVar("T")
+
+
+async def in_background(function: Callable[[], T]) -> T:
+    """Run what may take hours on a thread that does not keep the program from ending."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+
+    def settle(value: T | None, error: BaseException | None) -> None:
+        if future.done():
+            return
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(value)  # pyright: ignore[reportArgumentType] (T may include None)
+
+    def run() -> None:
+        value, failure = None, None
+        try:
+            value = function()
+        except BaseException as error:
+            failure = error
+        # The loop is closed when the program ended meanwhile.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(settle, value, failure)
+
+    threading.Thread(target=run, name="inkstand-background", daemon=True).start()
+    return await future
 
 
 class Tasks:

@@ -1,0 +1,297 @@
+"""Connects the models page, its dialogs, the sidebar's bar and the toolbar's picker to their controller."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from PySide6.QtCore import QObject, QPoint, QUrl
+from PySide6.QtGui import QDesktopServices
+from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QMenu
+
+from app.controllers.models import Estimate, ModelsController
+from app.engine_host import LoadRequest
+from app.model_rows import Action, Note, Row, overall
+from app.theme import Theme
+from app.views.controls import TextButton
+from app.views.main_window import MainWindow
+from app.views.menus import slot
+from app.views.models.confirm import Confirm
+from app.views.models.download_bar import DownloadBar
+from app.views.models.ledger_dialog import LedgerDialog
+from app.views.models.page import ModelsPage
+from app.views.models.plan_dialog import PlanDialog
+from app.views.toolbar import ModelChoice
+from engine.cli.units import size
+from engine.errors import UserError
+from engine.hub.catalog import find_entry
+
+if TYPE_CHECKING:
+    from engine.hub.plan import Plan
+    from engine.hub.select import Kind
+
+HUB = "https://huggingface.co"
+OpenUrl = Callable[[QUrl], object]
+
+
+class ModelManager(QObject):
+    """Puts the page into the window's stack and the ways to it into sidebar and toolbar.
+
+    Args:
+        open_url: shows a folder or a web page.
+    """
+
+    def __init__(
+        self,
+        theme: Theme,
+        window: MainWindow,
+        models: ModelsController,
+        *,
+        endpoint: Callable[[], str | None],
+        open_url: OpenUrl = QDesktopServices.openUrl,
+    ) -> None:
+        super().__init__(window)
+        self._theme, self._window, self._models = theme, window, models
+        self._endpoint, self._open_url = endpoint, open_url
+        self._first: LoadRequest | None = None
+        self._free: int | None = None
+        self.page = ModelsPage(theme, window)
+        self.bar = DownloadBar(theme, window.sidebar)
+        self.add_head = TextButton(theme, "Add MTP head…", "Add an MTP head", window.toolbar, color="accent")
+        self._place()
+        self._connect()
+
+    def _place(self) -> None:
+        window = self._window
+        window.stack.addWidget(self.page)
+        button = TextButton(self._theme, "Models", "Models", window.sidebar, icon="models")
+        button.clicked.connect(self.show_page)
+        window.sidebar.footer.insertWidget(0, self.bar)
+        window.sidebar.footer.insertWidget(2, button)
+        toolbar = cast("QHBoxLayout", window.toolbar.layout())
+        toolbar.insertWidget(toolbar.indexOf(window.toolbar.reason) + 1, self.add_head)
+        self.add_head.hide()
+
+    def _connect(self) -> None:
+        models, page, window = self._models, self.page, self._window
+        models.listed.connect(self._listed)
+        models.told.connect(page.say)
+        models.trouble.connect(lambda error: page.say(f"{error.title} {error.hint}", error=True))
+        models.folder_changed.connect(self._folder)
+        page.chosen.connect(self.act)
+        page.typed.connect(self._typed)
+        page.choose_folder.connect(self.choose_folder)
+        page.look_again.connect(models.refresh)
+        page.back.connect(lambda: window.stack.setCurrentWidget(window.page))
+        self.bar.clicked.connect(self.show_page)
+        self.add_head.clicked.connect(self._add_head_of_loaded)
+        window.models_wanted.connect(self.show_page)
+        window.toolbar.model.connect(self.pick)
+
+    # -- what is shown ------------------------------------------------------------------------
+
+    def show_page(self) -> None:
+        self._window.stack.setCurrentWidget(self.page)
+        self._models.refresh()
+        self.page.field.setFocus()
+
+    def offer(self, first: LoadRequest) -> None:
+        """What is loaded at the start: in the picker before the library was looked into."""
+        self._first = first
+        self._window.model.show_models([ModelChoice(str(first.directory), first.name)], str(first.directory))
+
+    def _listed(self, rows: list[Row]) -> None:
+        self.page.show_rows(rows)
+        self.bar.show_overall(overall(row.progress for row in rows if row.progress is not None))
+        loaded = next((row for row in rows if row.state.startswith("Loaded")), None)
+        wants = loaded is not None and (loaded.main == "add-head" or bool(loaded.head_offer))
+        self.add_head.setVisible(wants)
+        if wants and loaded is not None:
+            known = find_entry(loaded.repo) if loaded.repo else None
+            text = f"Add MTP head ({size(known.original.head)})" if known and known.original.head else "Add MTP head…"
+            self.add_head.set_text(text)
+            self.add_head.set_name(text)
+        choices = [ModelChoice(r.key, r.title) for r in rows if r.main == "load" or r.state.startswith("Load")]
+        first = self._first
+        if first is not None and all(choice.key != str(first.directory) for choice in choices):
+            choices.append(ModelChoice(str(first.directory), first.name))
+        current = next((r.key for r in rows if r.state.startswith("Load")), "")
+        self._window.model.show_models(choices, current)
+
+    def _folder(self, folder: Path, free: int | None) -> None:
+        self._free = free
+        self.page.show_folder(folder, free)
+
+    # -- actions ------------------------------------------------------------------------------
+
+    def act(self, key: str, action: Action) -> None:
+        """Do what a button or menu of a row asks for."""
+        models, row = self._models, self._models.row(key)
+        if row is None:
+            return
+        acts: Mapping[Action, Callable[[], object]] = {
+            "download": lambda: self.plan(row.repo or key),
+            "repair": lambda: self._plan_again(row),
+            "resume": lambda: models.downloads.resume(key) if row.progress else self._plan_again(row),
+            "pause": lambda: models.downloads.pause(key),
+            "cancel": lambda: models.downloads.cancel(key, delete=False),
+            "discard": lambda: self._discard(row),
+            "load": lambda: self.load(key),
+            "unload": models.unload,
+            "add-head": lambda: self.plan(row.head_repo or "", "head", editable=row.head_repo is None),
+            "pair": lambda: self._pair(row),
+            "verify": lambda: models.verify(key),
+            "delete": lambda: self._delete(row),
+            "forget": lambda: models.forget(key),
+            "show": lambda: self._open_url(QUrl.fromLocalFile(key)),
+            "look-again": models.refresh,
+            "settings": self._window.show_settings,
+            "web-page": lambda: self._open_url(QUrl(f"{self._endpoint() or HUB}/{row.repo or key}")),
+            "folder": self.choose_folder,
+        }
+        acts[action]()
+
+    def _typed(self, text: str) -> None:
+        from engine.hub.names import parse_repo  # noqa: PLC0415 (imports the hub's client)
+
+        try:
+            repo, _ = parse_repo(text)
+        except UserError as error:
+            self.page.refuse(f"{error.title} {error.hint}")
+            return
+        # The address may name a revision, so it goes on as it was typed.
+        self.plan(text if "/tree/" in text else repo)
+
+    def plan(
+        self, repo: str, kind: Kind = "whole", *, folder: Path | None = None, editable: bool = False
+    ) -> PlanDialog | None:
+        """Open the dialog that says what a download would fetch; None until the library is open."""
+        models = self._models
+        if models.target_of("") is None:
+            self.page.say("The library is still being opened. Try again in a moment.")
+            return None
+        dialog = PlanDialog(
+            self._theme,
+            repo,
+            kind,
+            ask=models.downloads.plan,
+            folder_of=lambda name: folder or models.target_of(name) or Path(name),
+            memory=models.memory,
+            editable=editable,
+            parent=self._window,
+        )
+        dialog.accepted_plan.connect(self._start)
+        dialog.wanted.connect(lambda action: self._cure(dialog, action))
+        dialog.finished.connect(dialog.deleteLater)
+        dialog.open()
+        return dialog
+
+    def _start(self, plan: Plan) -> None:
+        self._models.note(str(plan.target), None)
+        self._models.downloads.start(plan)
+        self._window.stack.setCurrentWidget(self.page)
+        self.page.field.clear()
+
+    def _cure(self, dialog: PlanDialog, action: str) -> None:
+        if action == "settings":
+            self._window.show_settings()
+            dialog.ask()
+        elif action == "web-page":
+            self._open_url(QUrl(f"{self._endpoint() or HUB}/{dialog.repo.text().strip()}"))
+
+    def _plan_again(self, row: Row) -> None:
+        """What a model lacks goes into the folder where the rest of it is."""
+        if row.repo is not None:
+            self.plan(row.repo, "head" if row.section == "MTP heads" else "whole", folder=Path(row.key))
+
+    def _add_head_of_loaded(self) -> None:
+        row = next((row for row in self._models.rows if row.state.startswith("Loaded")), None)
+        if row is not None:
+            self.act(row.key, "add-head")
+
+    def load(self, key: str) -> LedgerDialog:
+        """Show what loading takes; it is loaded from there."""
+        models, row = self._models, self._models.row(key)
+        loaded = next((r for r in models.rows if r.state.startswith("Loaded")), None)
+        dialog = LedgerDialog(
+            self._theme,
+            row.title if row else Path(key).name,
+            ask=lambda done: models.estimate(key, done),
+            context_for=models.context_for,
+            replaces=loaded.title if loaded is not None else "",
+            parent=self._window,
+        )
+        dialog.chosen.connect(lambda context: models.load(key, context))
+        dialog.finished.connect(dialog.deleteLater)
+        dialog.open()
+        return dialog
+
+    def pick(self, key: str) -> None:
+        """The toolbar's picker: loads at once what fits, and asks about what does not."""
+        models, first = self._models, self._first
+        if models.model(key) is None and first is not None:
+            models.reload(first)
+            return
+
+        def decide(got: Estimate | UserError) -> None:
+            if isinstance(got, UserError):
+                models.note(key, Note(f"{got.title} {got.hint}"))
+                self.show_page()
+                return
+            context = models.context_for(got.footprint.max_context)
+            headroom = got.headroom(context)
+            if headroom is None or headroom >= 0:
+                models.load(key, context)
+            else:
+                self.load(key)
+
+        models.estimate(key, decide)
+
+    def _pair(self, row: Row) -> None:
+        menu = self.head_menu(row.key)
+        view = self.page.views[row.key]
+        menu.exec(view.more.mapToGlobal(QPoint(view.more.width() - menu.sizeHint().width(), view.more.height() + 2)))
+        menu.deleteLater()
+
+    def head_menu(self, key: str) -> QMenu:
+        """The heads that a model could be used with."""
+        menu, models = QMenu(self.page), self._models
+        menu.addAction("Automatic: its own, or one that fits").triggered.connect(slot(lambda: models.pair(key, None)))
+        menu.addSeparator()
+        for head in models.heads_for(key):
+            menu.addAction(head.name).triggered.connect(slot(lambda head=head: models.pair(key, str(head.path))))
+        menu.addAction("Download a head…").triggered.connect(slot(lambda: self.act(key, "add-head")))
+        return menu
+
+    def _delete(self, row: Row) -> None:
+        text = f"{row.size} in {row.key} are deleted. Files that Inkstand did not put there stay."
+        answers = (("Delete", lambda: self._models.delete(row.key)),)
+        Confirm(self._theme, f"Delete {row.title}?", text, answers, self._window).open()
+
+    def _discard(self, row: Row) -> None:
+        done = size(row.progress.done) if row.progress else "What was fetched"
+        text = f"{done} are deleted. What was in the folder before stays."
+        answers = (("Delete", lambda: self._models.downloads.cancel(row.key, delete=True)),)
+        Confirm(self._theme, f"Cancel the download of {row.title}?", text, answers, self._window).open()
+
+    def choose_folder(self) -> None:
+        """Ask for the folder that downloads go to, and whether the models move there."""
+        start = self._models.target_of("") or Path.home()
+        chosen = QFileDialog.getExistingDirectory(self._window, "Folder for downloads", str(start))
+        if chosen:
+            self.use_folder(Path(chosen))
+
+    def use_folder(self, folder: Path) -> None:
+        models = self._models
+        number, count = models.models_to_move()
+        if not number:
+            models.use_folder(folder, move=False)
+            return
+        text = f"{number} downloaded models, {size(count)}, can move to {folder}, or stay where they are and stay listed."
+        answers = (
+            ("Leave them", lambda: models.use_folder(folder, move=False)),
+            ("Move them", lambda: models.use_folder(folder, move=True)),
+        )
+        Confirm(self._theme, "Move the models as well?", text, answers, self._window).open()
+
