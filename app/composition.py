@@ -7,9 +7,9 @@ import contextlib
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
@@ -22,26 +22,29 @@ from app.bridge import Bridge, Stamped
 from app.controllers.answers import AnswerQueue
 from app.controllers.chat import ChatController
 from app.controllers.chats import ChatsController
+from app.controllers.models import DEMO, ModelsController
 from app.controllers.preferences import Preferences
 from app.controllers.stats import StatsController
 from app.crash import CrashHandler
 from app.engine_host import Checkpoint, EngineHost, LoadRequest, ModelLoader
+from app.hub_access import HubAccess, open_hub
 from app.power import SleepGuard, inhibitor
 from app.settings import Settings
 from app.settings_file import SettingsFile
 from app.store.history import History
 from app.theme import Theme
 from app.views.main_window import MainWindow, Services
-from app.views.toolbar import ModelChoice
+from app.views.models.manager import ModelManager
 from engine.errors import UserError
 from engine.paths import UserPaths, demo_checkpoint, user_paths
 from engine.worker import EngineWorker
 
-DEMO = "Inkstand Demo"
 QUIT_S = 3.0
 """Seconds that the engine gets to end what it does when the user quits."""
 BUSY_S = 0.5
 PLOTS_MS = 50
+LIBRARY_S = 3.0
+"""Seconds that opening the library waits at most for the first model to be loaded."""
 KEEP_DELETED_S = 7 * 86400
 _log = logging.getLogger(__name__)
 
@@ -56,12 +59,15 @@ class Gui:
     background: Background
     crash: CrashHandler
     guard: SleepGuard
+    models: ModelsController
+    manager: ModelManager
 
     async def shutdown(self) -> bool:
         """Stop and save everything. False when the engine did not end in time and its thread is left behind."""
         s = self.services
         self.window.hide()
         s.queue.stop_all()
+        await self.models.close()
         # A pool of its own: threads of qasync's default executor outlive it in `threading.enumerate`.
         with ThreadPoolExecutor(1) as pool:
             ended = await asyncio.get_running_loop().run_in_executor(pool, s.host.close, QUIT_S)
@@ -82,10 +88,17 @@ def theme_for(settings: Settings) -> Theme:
     return Theme(settings.theme, settings.font_size, settings.reduce_motion == "on")
 
 
-def build(paths: UserPaths, loader: ModelLoader, *, notices: list[str] | None = None) -> Gui:
+def build(
+    paths: UserPaths,
+    loader: ModelLoader,
+    *,
+    notices: list[str] | None = None,
+    hub: Callable[[], HubAccess] | None = None,
+) -> Gui:
     """Make the window and what it needs; nothing is shown or loaded yet.
 
     Args:
+        hub: opens library and downloads; the user's own by default.
         notices: takes sentences the user should read once.
     """
     told: list[str] = [] if notices is None else notices
@@ -105,6 +118,8 @@ def build(paths: UserPaths, loader: ModelLoader, *, notices: list[str] | None = 
     services = Services(theme, history, preferences, host, queue, chat, chats, StatsController(host.memory))
     window = MainWindow(services)
     guard = SleepGuard(inhibitor())
+    models = ModelsController(hub or (lambda: open_hub(paths, preferences.get)), host, preferences, bridge)
+    manager = ModelManager(theme, window, models, endpoint=lambda: preferences.value.endpoint)
 
     def show_reports(events: Sequence[Stamped]) -> None:
         for _, text in events:
@@ -117,8 +132,9 @@ def build(paths: UserPaths, loader: ModelLoader, *, notices: list[str] | None = 
     crash = CrashHandler(lambda _error, text: bridge.post(show_reports, text))
     preferences.changed.connect(apply)
     application(()).applicationStateChanged.connect(window.reopen)
-    queue.changed.connect(lambda: guard.set_active(queue.busy))
-    return Gui(services, window, bridge, background, crash, guard)
+    for changed in (queue.changed, models.downloads.changed):
+        changed.connect(lambda: guard.set_active(queue.busy or models.downloads.busy))
+    return Gui(services, window, bridge, background, crash, guard, models, manager)
 
 
 def _open_history(path: Path, notices: list[str]) -> History:
@@ -148,34 +164,19 @@ def start(gui: Gui, request: LoadRequest | UserError, notices: Sequence[str]) ->
     if isinstance(request, UserError):
         s.host.failed.emit(request)
         return
-    offer(gui, request)
+    gui.manager.offer(request)
     # After the first paint: importing MLX and opening the files would delay it.
     QTimer.singleShot(0, window, lambda: s.host.load(request))
     QTimer.singleShot(PLOTS_MS, window, window.show_plots)
 
 
-def offer(gui: Gui, first: LoadRequest) -> None:
-    """Put the bundled demo and the model that is loaded first into the picker, and load what is picked."""
-    s, window = gui.services, gui.window
-    offered = {str(first.directory): first}
-    with contextlib.suppress(UserError):
-        demo = demo_checkpoint()
-        offered.setdefault(str(demo), LoadRequest(demo, DEMO))
-    choices = [ModelChoice(key, request.name) for key, request in offered.items()]
-
-    def pick(key: str) -> None:
-        context = s.preferences.value.context_length
-        s.host.load(replace(offered[key], context=context))
-        window.model.show_models(choices, key)
-
-    def loaded() -> None:
-        if s.host.facts is not None:
-            directory = str(s.host.facts.directory)
-            s.preferences.update(last_model=None if s.host.facts.name == DEMO else directory)
-
-    window.toolbar.model.connect(pick)
-    s.host.changed.connect(loaded)
-    window.model.show_models(choices, str(first.directory))
+async def open_models(gui: Gui) -> None:
+    """Open the library and go on with downloads, after the first model: importing the hub would slow its load down."""
+    host, settled = gui.services.host, asyncio.Event()
+    host.changed.connect(lambda: settled.set() if host.loading is None else None)
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(settled.wait(), LIBRARY_S)
+    await gui.models.open()
 
 
 def choose_model(argv: Sequence[str], settings: Settings) -> LoadRequest | UserError:
@@ -213,6 +214,7 @@ def run(argv: Sequence[str]) -> int:
     """Run the window until the user quits."""
     qt = application(argv)
     loop = qasync.QEventLoop(qt)
+    loop.set_default_executor(ThreadPoolExecutor(8, thread_name_prefix="inkstand-io"))
     asyncio.set_event_loop(loop)
     notices: list[str] = []
     gui = build(user_paths(), Checkpoint, notices=notices)
@@ -225,6 +227,8 @@ def run(argv: Sequence[str]) -> int:
         gui.window.quit_requested.connect(closed.set)
         gui.services.history.chats.purge_deleted(KEEP_DELETED_S)
         start(gui, request, notices)
+        opening = asyncio.create_task(open_models(gui))
+        opening.add_done_callback(lambda task: task.cancelled() or task.result())
         await closed.wait()
         return await gui.shutdown()
 

@@ -6,6 +6,7 @@ What holds arrays (the model, its session) lives in a `_Slot` that only jobs rea
 from __future__ import annotations
 
 import gc
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -104,6 +105,10 @@ class _Slot:
     def clear(self) -> None:
         self.model = self.session = None
         gc.collect()
+        core = sys.modules.get("mlx.core")
+        if core is not None:
+            # MLX keeps freed buffers for itself; the next model needs that memory.
+            core.clear_cache()
 
 
 class EngineHost(QObject):

@@ -6,7 +6,8 @@ from app.theme import Theme
 from engine.paths import resource
 
 _RULES = """
-QLineEdit, QPushButton, QComboBox, QAbstractSpinBox, QMenu, QMenuBar, QToolTip, QListWidget, QCheckBox {{
+QLineEdit, QPushButton, QComboBox, QAbstractSpinBox, QMenu, QMenuBar, QToolTip, QListWidget, QCheckBox, QRadioButton,
+QTreeWidget, QHeaderView {{
     font-family: "{family}"; font-size: {size}px;
 }}
 QToolTip {{ background: {raised}; color: {text}; border: 1px solid {border}; padding: 6px 8px; }}
@@ -55,6 +56,13 @@ QAbstractSpinBox::up-button, QAbstractSpinBox::down-button {{ width: 0; border: 
 QAbstractSpinBox QLineEdit {{ color: {text}; background: transparent; border: none; padding: 0 6px; }}
 QAbstractSpinBox {{ padding: 2px 8px; min-height: 22px; }}
 QCheckBox {{ spacing: 8px; color: {text}; }}
+QRadioButton {{ spacing: 6px; color: {text}; }}
+QTreeWidget {{ background: {window}; color: {text}; border: 1px solid {hairline}; border-radius: 6px; outline: none; }}
+QTreeWidget::item {{ padding: 3px 4px; }}
+QTreeWidget::item:disabled {{ color: {text_3}; }}
+QHeaderView::section {{
+    background: {window}; color: {text_2}; border: none; border-bottom: 1px solid {hairline}; padding: 4px 6px;
+}}
 QListView {{ background: transparent; border: none; outline: none; }}
 QScrollBar:vertical {{ background: transparent; width: 12px; margin: 2px; }}
 QScrollBar:horizontal {{ background: transparent; height: 12px; margin: 2px; }}

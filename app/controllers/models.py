@@ -108,7 +108,7 @@ class ModelsController(QObject):
         """The library's folders are those that the command line uses, too: the settings show them."""
         stored = hub.library.settings.read()
         folders = tuple(Path(folder) for folder in stored.folders if Path(folder).is_absolute())
-        models = Path(stored.models) if stored.models else None
+        models = Path(stored.models) if stored.models else self._preferences.value.models_folder
         self._preferences.update(models_folder=models, further_folders=folders)
 
     def _configure(self, _settings: object = None) -> None:

@@ -57,13 +57,14 @@ class Services:
 
 
 class MainWindow(QMainWindow):
-    """Signal: quit_requested.
+    """Signals: quit_requested, models_wanted.
 
     Args:
         quit_on_close: closing the window ends the program; on a Mac it stays in the Dock instead.
     """
 
     quit_requested = Signal()
+    models_wanted = Signal()
 
     def __init__(self, services: Services, *, quit_on_close: bool = sys.platform != "darwin") -> None:
         super().__init__()
@@ -163,6 +164,7 @@ class MainWindow(QMainWindow):
         s, page, chats = self._s, self.page, self.chats
         return {
             "new_chat": self.new_chat,
+            "models": self.models_wanted.emit,
             "import_chats": chats.import_chats,
             "export_chat": chats.export_current,
             "export_all": chats.export_all,

@@ -30,6 +30,7 @@ MENUS: tuple[tuple[str, tuple[Command | None, ...]], ...] = (
             Command("export_chat", "Export chat…", "Ctrl+S"),
             Command("export_all", "Export all chats…"),
             SEPARATOR,
+            Command("models", "Models…", "Ctrl+Shift+M"),
             Command("preferences", "Settings…", "Ctrl+,"),
             Command("close_window", "Close window", "Ctrl+W"),
             Command("quit", "Quit Inkstand", "Ctrl+Q"),

@@ -34,7 +34,7 @@ def effort_title(effort: str) -> str:
 
 
 class Toolbar(Surface):
-    """Signals: sidebar, panel, new_chat, drafting(on), depth_chosen(int or None), effort(name), model(key)."""
+    """Signals: sidebar, panel, new_chat, drafting(on), depth_chosen(int or None), effort(name), model(key), manage."""
 
     sidebar = Signal(bool)
     panel = Signal(bool)
@@ -43,6 +43,7 @@ class Toolbar(Surface):
     depth_chosen = Signal(object)
     effort = Signal(str)
     model = Signal(str)
+    manage = Signal()
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(theme, "window", parent)
@@ -126,6 +127,8 @@ class Toolbar(Surface):
         for choice in self._choices:
             text = f"{choice.name}   {choice.detail}".strip()
             self._item(menu, group, text, choice.key == self._model, lambda key=choice.key: self.model.emit(key))
+        menu.addSeparator()
+        menu.addAction("Manage models…").triggered.connect(slot(self.manage.emit))
         return menu
 
     def depth_menu(self) -> QMenu:

@@ -9,6 +9,7 @@ from PySide6.QtCore import QMimeData, QRectF, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import (
     QDragEnterEvent,
     QDropEvent,
+    QFocusEvent,
     QInputMethodEvent,
     QKeyEvent,
     QPainter,
@@ -28,13 +29,14 @@ MOST_LINES = 10
 
 
 class Editor(QPlainTextEdit):
-    """The text field. Signals: submitted, pasted(long text), files_dropped(paths), page(-1 or 1), escaped."""
+    """The text field. Signals: submitted, pasted(long text), files_dropped(paths), page(-1 or 1), escaped, focused."""
 
     submitted = Signal()
     pasted = Signal(str)
     files_dropped = Signal(object)
     page = Signal(int)
     escaped = Signal()
+    focused = Signal()
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
@@ -47,6 +49,14 @@ class Editor(QPlainTextEdit):
         # Its frame is the composer's.
         self.setStyleSheet("QPlainTextEdit { background: transparent; border: none; padding: 0; }")
         self.document().setDocumentMargin(0)
+
+    def focusInEvent(self, event: QFocusEvent) -> None:
+        super().focusInEvent(event)
+        self.focused.emit()
+
+    def focusOutEvent(self, event: QFocusEvent) -> None:
+        super().focusOutEvent(event)
+        self.focused.emit()
 
     def inputMethodEvent(self, event: QInputMethodEvent) -> None:
         super().inputMethodEvent(event)
@@ -110,6 +120,7 @@ class Composer(QWidget):
         self.editor.files_dropped.connect(self.attach_files)
         self.editor.page.connect(self.page)
         self.editor.escaped.connect(self._escape)
+        self.editor.focused.connect(self.update)
         self.editor.textChanged.connect(self._changed)
         self.button.clicked.connect(self._press)
         self.setAcceptDrops(True)

@@ -11,8 +11,8 @@ from app.views.controls import Hairline, Label, PaintedButton, Surface, focus_ri
 
 PROMPTS = (
     ("A haiku, explained", "Write a haiku about tide pools, then explain its structure."),
-    ("Code with a table", "Write a Python function that counts vowels, and show three calls in a table."),
-    ("A list of ideas", "List five ways to spend a rainy Sunday, one sentence each."),
+    ("A little code", "Write a Python function that adds two numbers."),
+    ("How this works", "What is speculative decoding?"),
 )
 WATCH = (
     "Flip the MTP switch in the middle of an answer and watch tokens per round and tok/s at the right: "

@@ -88,6 +88,7 @@ class ModelManager(QObject):
         self.add_head.clicked.connect(self._add_head_of_loaded)
         window.models_wanted.connect(self.show_page)
         window.toolbar.model.connect(self.pick)
+        window.toolbar.manage.connect(self.show_page)
 
     # -- what is shown ------------------------------------------------------------------------
 
@@ -288,10 +289,11 @@ class ModelManager(QObject):
         if not number:
             models.use_folder(folder, move=False)
             return
-        text = f"{number} downloaded models, {size(count)}, can move to {folder}, or stay where they are and stay listed."
+        text = (
+            f"{number} downloaded models, {size(count)}, can move to {folder}, or stay where they are and stay listed."
+        )
         answers = (
             ("Leave them", lambda: models.use_folder(folder, move=False)),
             ("Move them", lambda: models.use_folder(folder, move=True)),
         )
         Confirm(self._theme, "Move the models as well?", text, answers, self._window).open()
-
