@@ -11,8 +11,6 @@ file (its ETag, its size) is on the redirect itself. A step from https down to h
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -40,14 +38,13 @@ from engine.hub.errors import (
     UnsafeNameError,
 )
 from engine.hub.responses import Subject, TransientError, rejection, transport_failure
-from engine.hub.retry import RETRY_STATUSES, RetryPolicy, retry_after
+from engine.hub.retry import RETRY_STATUSES, Patience, RetryPolicy, retry_after
 from engine.hub.tasks import to_end
 
 _MAX_HOPS = 10
 _MAX_PAGES = 1000
 _CONNECT_S = 10.0
 _SHORT = 1 << 16
-_MAX_ATTEMPTS = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +190,7 @@ class HubClient:
 
     async def size(self, source: Source) -> int | None:
         """Size of a file according to its first response, None where that does not say. Raises HubError."""
-        clock = _Patience(self.retry)
+        clock = Patience(self.retry)
         while True:
             try:
                 async with self.read(source, 0, 1) as body:
@@ -208,7 +205,7 @@ class HubClient:
 
         Shorter where the file ends before. Never reads on far beyond `stop`, also where the server ignores the range.
         """
-        clock = _Patience(self.retry)
+        clock = Patience(self.retry)
         while True:
             try:
                 async with self.read(source, start, stop) as body, aclosing(body.pieces()) as pieces:
@@ -226,7 +223,7 @@ class HubClient:
         """A decoded answer and the address of the next page."""
         if params:
             url = str(httpx2.URL(url, params=dict(params)))
-        clock = _Patience(self.retry)
+        clock = Patience(self.retry)
         while True:
             try:
                 async with self._follow(url, {}, subject) as (response, _):
@@ -302,27 +299,6 @@ class HubClient:
 
 def _hub_headers(token: str | bool | None) -> dict[str, str]:
     return build_hf_headers(token=token, library_name="inkstand", library_version=__version__)
-
-
-class _Patience:
-    """Waits between attempts of one short request, and gives up."""
-
-    def __init__(self, policy: RetryPolicy) -> None:
-        self._policy = policy
-        self._deadline = time.monotonic() + policy.metadata_give_up_after
-        self._failures = 0
-
-    async def wait(self, error: TransientError) -> None:
-        """Sleeps as long as `error` asks. Raises the HubError behind it when that is too long."""
-        self._failures += 1
-        delay = self._policy.delay(self._failures) if error.wait is None else error.wait
-        # A server may ask for a second's pause for ever.
-        over = self._failures >= _MAX_ATTEMPTS or (error.wait is None and time.monotonic() + delay > self._deadline)
-        if over or delay > self._policy.longest_metadata_wait or (error.patience and self._failures >= error.patience):
-            raise error.shown from error
-        if error.wait is not None:
-            self._deadline += delay
-        await asyncio.sleep(delay)
 
 
 def _remember(source: Source, response: httpx2.Response, trail: list[httpx2.Response], *, signed: bool) -> None:

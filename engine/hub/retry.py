@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
+from engine.hub.responses import TransientError
+
+_MAX_ATTEMPTS = 12
 RETRY_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524})
 _RATE_LIMIT = re.compile(r'"\w+"\s*;\s*r\s*=\s*(\d+)\s*;\s*t\s*=\s*(\d+)')
 
@@ -55,3 +60,24 @@ def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> floa
     if match and int(match[1]) == 0:
         return float(match[2])
     return None
+
+
+class Patience:
+    """Waits between attempts of one short request, and gives up."""
+
+    def __init__(self, policy: RetryPolicy) -> None:
+        self._policy = policy
+        self._deadline = time.monotonic() + policy.metadata_give_up_after
+        self._failures = 0
+
+    async def wait(self, error: TransientError) -> None:
+        """Sleeps as long as `error` asks. Raises the HubError behind it when that is too long."""
+        self._failures += 1
+        delay = self._policy.delay(self._failures) if error.wait is None else error.wait
+        # A server may ask for a second's pause for ever.
+        over = self._failures >= _MAX_ATTEMPTS or (error.wait is None and time.monotonic() + delay > self._deadline)
+        if over or delay > self._policy.longest_metadata_wait or (error.patience and self._failures >= error.patience):
+            raise error.shown from error
+        if error.wait is not None:
+            self._deadline += delay
+        await asyncio.sleep(delay)
