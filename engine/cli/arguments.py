@@ -74,7 +74,11 @@ def add_checkpoint_options(parser: argparse.ArgumentParser) -> None:
     """Which checkpoint, which head, in which precision."""
     group = parser.add_argument_group("model")
     group.add_argument(
-        "-m", "--model", type=Path, metavar="DIR", help="checkpoint directory (default: the bundled demo)"
+        "-m",
+        "--model",
+        type=Path,
+        metavar="MODEL",
+        help="checkpoint directory, or owner/name of a downloaded one (default: the bundled demo)",
     )
     group.add_argument(
         "--draft-model", type=Path, metavar="DIR", help="directory with the MTP head, if not the model's"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.cli.terminal import Terminal
@@ -20,10 +21,11 @@ def load_engine(args: argparse.Namespace, terminal: Terminal) -> Engine:
     """
     from engine.session import Engine
 
+    directory, head = _checkpoint(args.model)
     try:
         engine = Engine.load(
-            args.model or demo_checkpoint(),
-            draft_directory=args.draft_model,
+            directory,
+            draft_directory=args.draft_model or (None if args.draft_kind == "none" else head),
             draft_kind=args.draft_kind,
             dtype=args.dtype,
             keep_quantized=args.keep_quantized or None,
@@ -38,6 +40,18 @@ def load_engine(args: argparse.Namespace, terminal: Terminal) -> Engine:
         for note in report.notes:
             terminal.note(note)
     return engine
+
+
+def _checkpoint(model: Path | None) -> tuple[Path, Path | None]:
+    """The directory that `-m` means, a path or the owner/name of a downloaded model, and the head it is paired with."""
+    if model is None:
+        return demo_checkpoint(), None
+    if model.exists() or model.is_absolute() or len(model.parts) != 2:
+        return model, None
+    from engine.installed import find_checkpoint
+
+    found = find_checkpoint(model.as_posix())
+    return found.directory, found.head
 
 
 def open_session(engine: Engine, args: argparse.Namespace) -> Session:
