@@ -17,8 +17,9 @@ from pathlib import Path
 import pytest
 from cli_fakes import Cancelled, DraftStatus, Failed, Fakes, FakeSession, answer, fakes, generation
 
+from app.__main__ import open_window
 from engine.cli.conversation import Conversation
-from engine.cli.main import WINDOW_NOTICE, main
+from engine.cli.main import main
 from engine.cli.terminal import Terminal
 from engine.decode.options import GenerationOptions
 from engine.errors import PromptError
@@ -196,20 +197,27 @@ def test_piped_input_needs_no_terminal(
     out, err = capsys.readouterr()
     assert out == "one\ntwo\n"
     assert "MTP head with 4 depths, on" in err
-    assert WINDOW_NOTICE not in err
+    assert "no display" not in err
 
 
-def test_without_a_command_the_chat_opens_with_a_notice(
+def test_without_a_command_and_a_display_the_chat_opens_with_a_notice(
     fakes: Fakes, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     fakes.engine.head_depths = 0
     fakes.engine.head_reason = "no tensors"
     monkeypatch.setattr("engine.cli.loading.demo_checkpoint", lambda: tmp_path)
     monkeypatch.setattr("sys.stdin", io.StringIO(""))
-    assert main([]) == 0
+    for variable in ("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr("sys.platform", "linux")
+    assert main([], open_window) == 0
     err = capsys.readouterr().err
-    assert WINDOW_NOTICE in err
+    assert "There is no display to open a window on" in err
     assert "no MTP head: no tensors" in err
+
+
+def test_without_a_command_the_window_opens_and_its_exit_code_counts() -> None:
+    assert main([], lambda: 7) == 7
 
 
 def test_a_checkpoint_without_a_template_cannot_chat(

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import engine
@@ -22,7 +22,8 @@ from engine.cli.terminal import Terminal
 from engine.errors import UserError
 from engine.paths import user_paths
 
-WINDOW_NOTICE = "The window comes in a later version; this is the terminal chat. `inkstand --help` lists the commands."
+OpenWindow = Callable[[], int | None]
+"""Opens the window and returns the exit code, or says why it cannot and returns None."""
 
 
 def build_parser() -> Parser:
@@ -30,7 +31,7 @@ def build_parser() -> Parser:
     parser = Parser(
         prog="inkstand",
         description="Chat with Inkling checkpoints, sped up by their own MTP head.",
-        epilog="Without a command, the terminal chat opens with the bundled demo model.",
+        epilog="Without a command the window opens; where there is no display, the chat in the terminal.",
     )
     parser.add_argument("--version", action="version", version=f"inkstand {engine.__version__}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command", required=True)
@@ -39,16 +40,19 @@ def build_parser() -> Parser:
     return parser
 
 
-def main(argv: Sequence[str]) -> int:
-    """Runs the command that `argv` (without the program's name) names; returns the exit code."""
+def main(argv: Sequence[str], open_window: OpenWindow | None = None) -> int:
+    """Runs the command that `argv` (without the program's name) names; returns the exit code.
+
+    Without a command `open_window` gets its chance, then the terminal chat opens.
+    """
     for stream in (sys.stdout, sys.stderr):
         # A terminal in an old locale shows a question mark rather than ending the answer.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     terminal = Terminal()
     try:
-        if not argv:
-            terminal.note(WINDOW_NOTICE)
+        if not argv and open_window is not None and (code := open_window()) is not None:
+            return code
         args = build_parser().parse_args(argv or ["chat"])
         return args.run(args)
     except SystemExit as request:  # argparse, after printing help or the version
