@@ -18,6 +18,7 @@ import pytest
 from cli_fakes import Cancelled, DraftStatus, Failed, Fakes, FakeSession, answer, fakes, generation
 
 from app.__main__ import open_window
+from app.display import NoDisplay
 from engine.cli.conversation import Conversation
 from engine.cli.main import main
 from engine.cli.terminal import Terminal
@@ -207,9 +208,11 @@ def test_without_a_command_and_a_display_the_chat_opens_with_a_notice(
     fakes.engine.head_reason = "no tensors"
     monkeypatch.setattr("engine.cli.loading.demo_checkpoint", lambda: tmp_path)
     monkeypatch.setattr("sys.stdin", io.StringIO(""))
-    for variable in ("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM"):
-        monkeypatch.delenv(variable, raising=False)
-    monkeypatch.setattr("sys.platform", "linux")
+
+    def no_display() -> None:
+        raise NoDisplay("There is no display to open a window on.", "Use `inkstand chat`.")
+
+    monkeypatch.setattr("app.gui.check_display", no_display)
     assert main([], open_window) == 0
     err = capsys.readouterr().err
     assert "There is no display to open a window on" in err
