@@ -87,7 +87,12 @@ def test_rollback_replay_restores_conv_and_kv_exactly() -> None:
     """With row-invariant kernels (OpenBLAS off) rollbacks leave bitwise what plain decoding leaves."""
     environment = {**os.environ, "INKSTAND_OPENBLAS": "0"}
     done = subprocess.run(
-        [sys.executable, "-m", "tests.bitwise"], env=environment, capture_output=True, text=True, check=True, timeout=110
+        [sys.executable, "-m", "tests.bitwise"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=110,
     )
     distances = json.loads(done.stdout)
     assert len(distances) == 18
