@@ -9,12 +9,16 @@ That library needs `libgfortran.so.5`, which a bare machine lacks. The mlx wheel
 (`mlx_cpu.libs/libgfortran-<hash>.so.5.0.0`). The linker matches libraries by the SONAME stored inside the file, so a
 copy in memory with the plain SONAME satisfies the dependency without touching any installed file.
 
-Failure is never fatal: mlx then computes the same on the library it links. OPENBLAS_NUM_THREADS and the other variables
-of OpenBLAS are read by OpenBLAS itself.
+Its threads wait for each other by spinning, so one that finds no free core stalls all of them: on two cores with
+anything else running, two threads decode several times slower than one. Unless OPENBLAS_NUM_THREADS says otherwise, one
+core is left to the rest of the machine, and no more than four threads are used: the products are bound by memory.
+
+Failure is never fatal: mlx then computes the same on the library it links.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import sys
@@ -30,6 +34,11 @@ _LIBRARY = Path("cmeel.prefix", "lib", "libopenblas.so")
 """Where cmeel-openblas has it, below site-packages; a bundle keeps the same place below its own directory."""
 
 _FORTRAN_SONAME = b"libgfortran.so.5"
+
+_THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS")
+"""Any of them set is the user's own choice, which OpenBLAS reads by itself."""
+
+_MOST_THREADS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +84,14 @@ def preload_openblas(
     except OSError as error:
         cure = " Cure: apt install libgfortran5" if _FORTRAN_SONAME.decode() in str(error) else ""
         return BlasStatus("unavailable", f"{library} cannot be loaded: {error}.{cure}")
+    if not any(environ.get(variable) for variable in _THREAD_VARIABLES):
+        _set_threads(handle, default_threads(len(os.sched_getaffinity(0))))
     return _loaded_status(library, handle)
+
+
+def default_threads(cores: int) -> int:
+    """Threads for that many usable cores."""
+    return max(1, min(_MOST_THREADS, cores - 1))
 
 
 def replace_soname(image: bytes, old: bytes, new: bytes) -> bytes:
@@ -133,6 +149,12 @@ def _load_fortran_of_mlx(roots: list[Path]) -> bool:
     return True
 
 
+def _set_threads(handle: ctypes.CDLL, threads: int) -> None:
+    # A build without the call keeps its own default.
+    with contextlib.suppress(AttributeError):
+        handle.openblas_set_num_threads(ctypes.c_int(threads))
+
+
 def _loaded_status(library: Path, handle: ctypes.CDLL) -> BlasStatus:
     try:
         handle.openblas_get_config.restype = ctypes.c_char_p
@@ -140,4 +162,4 @@ def _loaded_status(library: Path, handle: ctypes.CDLL) -> BlasStatus:
         threads = int(handle.openblas_get_num_threads())
     except AttributeError:
         return BlasStatus("loaded", "A build that does not tell its version.", str(library))
-    return BlasStatus("loaded", f"{config}, {threads} threads", str(library), threads)
+    return BlasStatus("loaded", f"{config}, {threads} thread{'s' if threads > 1 else ''}", str(library), threads)

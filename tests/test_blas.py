@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from engine.blas import SWITCH, preload_openblas, replace_soname
+from engine.blas import SWITCH, default_threads, preload_openblas, replace_soname
 
 ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="OpenBLAS is only preloaded on Linux")
 
@@ -56,6 +56,17 @@ print([mapped, product.tolist()])
 
 
 @ON_LINUX
+@pytest.mark.parametrize(("cores", "threads"), [(1, 1), (2, 1), (4, 3), (5, 4), (64, 4)])
+def test_one_core_is_left_to_the_rest_of_the_machine(cores: int, threads: int) -> None:
+    assert default_threads(cores) == threads
+
+
+@ON_LINUX
+def test_without_a_choice_of_the_user_the_default_is_set() -> None:
+    status = blas_of(**{SWITCH: "1", "OPENBLAS_NUM_THREADS": "", "OMP_NUM_THREADS": "", "GOTO_NUM_THREADS": ""})
+    assert status["threads"] == default_threads(len(os.sched_getaffinity(0)))
+
+
 def test_products_agree_with_and_without_it() -> None:
     (mapped, fast), (unmapped, slow) = (json.loads(run(["-c", MATMUL], **{SWITCH: on}).lower()) for on in ("1", "0"))
     assert (mapped, unmapped) == (True, False)

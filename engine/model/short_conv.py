@@ -18,13 +18,13 @@ class ShortConv:
     """
 
     def __init__(self, weight: mx.array) -> None:
-        self.taps = [weight[:, k] for k in range(weight.shape[1])]
+        self.weight = mx.contiguous(weight.T)
 
     def __call__(self, x: mx.array, cache: ConvCache) -> mx.array:
         """[1, L, C] -> [1, L, C] in the dtype of `x`; the inputs join `cache`."""
-        length = x.shape[1]
-        inputs = cache.extend(x.astype(mx.float32))
-        y = inputs[:, cache.taps : cache.taps + length]
-        for k, tap in enumerate(self.taps):
-            y = y + inputs[:, k : k + length] * tap
-        return y.astype(x.dtype)
+        length, channels = x.shape[1:]
+        fresh = x.astype(mx.float32)
+        # Overlapping windows [1, L, kernel, C] as a view: one product and one sum in place of a pair per tap.
+        shape, strides = (1, length, self.weight.shape[0], channels), (0, channels, channels, 1)
+        windows = mx.as_strided(cache.extend(fresh), shape, strides)
+        return (fresh + (windows * self.weight).sum(axis=2)).astype(x.dtype)
