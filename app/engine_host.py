@@ -5,7 +5,6 @@ What holds arrays (the model, its session) lives in a `_Slot` that only jobs rea
 
 from __future__ import annotations
 
-import gc
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -103,8 +102,8 @@ class _Slot:
         self.session: ModelSession | None = None
 
     def clear(self) -> None:
+        # Freed by reference counts: a collection here would take widgets apart on this thread.
         self.model = self.session = None
-        gc.collect()
         core = sys.modules.get("mlx.core")
         if core is not None:
             # MLX keeps freed buffers for itself; the next model needs that memory.

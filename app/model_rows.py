@@ -205,7 +205,9 @@ def _model_row(shelf: Shelf, model: Model, key: str) -> Row:
     demo = model is shelf.demo
     entry = find_entry(model.repo) if model.repo else None
     head = shelf.heads.get(key)
-    only_head = model.status in ("ready", "incomplete") and model.has_head and not (model.facts and model.facts.backbone)
+    only_head = (
+        model.status in ("ready", "incomplete") and model.has_head and not (model.facts and model.facts.backbone)
+    )
     state, tone, main = _state(shelf, model, key, head)
     menu: list[Action] = []
     if shelf.loaded == key:

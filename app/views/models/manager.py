@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from PySide6.QtCore import QObject, QPoint, QUrl
+from PySide6.QtCore import QPoint, QUrl
 from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QMenu
 
@@ -35,7 +35,7 @@ HUB = "https://huggingface.co"
 OpenUrl = Callable[[QUrl], object]
 
 
-class ModelManager(QObject):
+class ModelManager:
     """Puts the page into the window's stack and the ways to it into sidebar and toolbar.
 
     Args:
@@ -51,7 +51,6 @@ class ModelManager(QObject):
         endpoint: Callable[[], str | None],
         open_url: OpenUrl = QDesktopServices.openUrl,
     ) -> None:
-        super().__init__(window)
         self._theme, self._window, self._models = theme, window, models
         self._endpoint, self._open_url = endpoint, open_url
         self._first: LoadRequest | None = None
