@@ -106,7 +106,7 @@ class Shelf:
 
 
 def rows_of(shelf: Shelf) -> list[Row]:
-    """The rows in their order: models, heads for other models, the rest of the catalog."""
+    """The rows in their order: models, heads for other models, the rest of the catalog; downloads come first."""
     downloads = {d.target: d for d in shelf.downloads if d.state != "ready"}
     rows: list[Row] = []
     for model in (*([shelf.demo] if shelf.demo else []), *shelf.models):
@@ -117,7 +117,7 @@ def rows_of(shelf: Shelf) -> list[Row]:
     taken = {row.repo for row in rows if row.section == "Models"}
     rows += [_catalog_row(shelf, entry) for entry in CATALOG if entry.repo not in taken]
     order = ("Models", "MTP heads", "Catalog")
-    return sorted(rows, key=lambda row: order.index(row.section))
+    return sorted(rows, key=lambda row: (order.index(row.section), row.progress is None))
 
 
 def describe_progress(progress: DownloadProgress) -> str:
@@ -143,7 +143,7 @@ def overall(downloads: Iterable[DownloadProgress]) -> tuple[str, str, float, boo
     title = active[0].repo.rpartition("/")[2] if len(active) == 1 else f"{len(active)} downloads"
     rates = sum(d.rate or 0.0 for d in active)
     stalled = not rates and any(d.state == "stalled" for d in active)
-    figures = f"{100 * share:.0f} %"
+    figures = f"{100 * done // total if total else 0} %"
     if stalled:
         figures += " · stalled"
     elif all(d.state == "verifying" for d in active):
@@ -264,15 +264,20 @@ def _state(shelf: Shelf, model: Model, key: str, head: Model | None) -> tuple[st
         return "Loaded", "success", None
     if model.loadable:
         return "Ready", "text_2", "load"
-    if model.status in ("ready", "incomplete") and model.has_head and not (model.facts and model.facts.backbone):
+    if _only_head(model):
         return "For other models", "text_2", None
-    if model.status == "incomplete":
-        return "Incomplete", "warning", "resume" if model.repo else None
-    if model.status == "corrupt":
-        return "Damaged", "danger", "repair" if model.repo else None
-    if model.status == "unavailable":
-        return "Not there", "warning", "look-again"
-    return "Cannot be loaded", "danger", None
+    states: dict[str, tuple[str, Tone, Action | None]] = {
+        "incomplete": ("Incomplete", "warning", "resume" if model.repo else None),
+        "corrupt": ("Damaged", "danger", "repair" if model.repo else None),
+        "unavailable": ("Not there", "warning", "look-again"),
+    }
+    return states.get(model.status, ("Cannot be loaded", "danger", None))
+
+
+def _only_head(model: Model) -> bool:
+    """Whether a folder holds an MTP head for other models and nothing else."""
+    backbone = model.facts is not None and model.facts.backbone
+    return model.usable_head and not backbone
 
 
 def _detail(model: Model, head: Model | None, demo: bool) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt
-from PySide6.QtGui import QColor, QEnterEvent, QFontMetrics, QKeyEvent, QPainter, QPaintEvent, QPen
+from PySide6.QtGui import QColor, QEnterEvent, QFontMetrics, QKeyEvent, QPainter, QPaintEvent, QPen, QShowEvent
 from PySide6.QtWidgets import QAbstractButton, QFrame, QLabel, QSizePolicy, QWidget
 
 from app.theme import Theme
@@ -266,6 +266,11 @@ class Label(QLabel):
         """Set the text without a repaint when it is the same."""
         if text != self.text():
             self.setText(text)
+
+    def showEvent(self, event: QShowEvent) -> None:
+        # The style sheet undoes the palette of labels that were hidden while the theme changed.
+        self._restyle()
+        super().showEvent(event)
 
     def _restyle(self) -> None:
         self.setFont(self._theme.font(self._delta, weight=self._weight, tabular=self._tabular))

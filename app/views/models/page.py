@@ -107,7 +107,7 @@ class ModelsPage(Surface):
         self.go = Push("Download…", self)
         self.go.setAccessibleName("Download the checkpoint typed here")
         self.go.setEnabled(False)
-        self.field.textChanged.connect(lambda text: self.go.setEnabled(bool(text.strip())))
+        self.field.textChanged.connect(self._typing)
         self.field.returnPressed.connect(self._go)
         self.go.clicked.connect(self._go)
         add.addWidget(self.field, 1)
@@ -117,7 +117,6 @@ class ModelsPage(Surface):
         self.field_note.setContentsMargins(0, 4, 0, 0)
         self.field_note.hide()
         self._column.addWidget(self.field_note)
-        self.field.textEdited.connect(lambda _text: self.field_note.hide())
 
     def _section(self, name: str, note: str) -> QWidget:
         box = QWidget(self)
@@ -193,6 +192,10 @@ class ModelsPage(Surface):
         self.field_note.set_text(text)
         self.field_note.show()
         self.field.setFocus()
+
+    def _typing(self, text: str) -> None:
+        self.go.setEnabled(bool(text.strip()))
+        self.field_note.hide()
 
     def _go(self) -> None:
         if self.field.text().strip():

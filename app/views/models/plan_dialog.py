@@ -109,6 +109,7 @@ class PlanDialog(QDialog):
         self.files.setUniformRowHeights(True)
         self.files.setAccessibleName("Files")
         self.files.setTextElideMode(Qt.TextElideMode.ElideMiddle)
+        self.files.headerItem().setTextAlignment(1, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         header = self.files.header()
         header.setStretchLastSection(False)
         header.setSectionResizeMode(0, QHeaderView.ResizeMode.Stretch)
@@ -134,7 +135,7 @@ class PlanDialog(QDialog):
             button.setToolTip(note)
             button.setAccessibleDescription(note)
             button.setChecked(kind == self._kind)
-            button.toggled.connect(lambda on, kind=kind: self._choose_kind(kind) if on else None)
+            button.toggled.connect(self._kind_chooser(kind))
             self.kinds.addButton(button)
             kinds.addWidget(button)
         kinds.addStretch(1)
@@ -185,10 +186,14 @@ class PlanDialog(QDialog):
         else:
             self.show_plan(got)
 
-    def _choose_kind(self, kind: Kind) -> None:
-        self._kind = kind
-        if self.repo.text().strip():
-            self.ask()
+    def _kind_chooser(self, kind: Kind) -> Callable[[bool], None]:
+        def choose(on: bool) -> None:
+            if on:
+                self._kind = kind
+                if self.repo.text().strip():
+                    self.ask()
+
+        return choose
 
     def _change_folder(self) -> None:
         start = self.plan.target.parent if self.plan is not None else Path.home()
@@ -251,6 +256,8 @@ class PlanDialog(QDialog):
         self._show_files(plan)
         self.go.setEnabled(plan.fits and bool(plan.files))
         self.go.setText("Continue" if plan.have and plan.remaining else "Download")
+        if self.go.isEnabled() and self.repo.isHidden():
+            self.go.setFocus()
 
     def _memory_note(self, plan: Plan) -> list[str]:
         entry = find_entry(plan.request.repo)
