@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from contextlib import closing
 
 from app.store.export import export_json
@@ -10,7 +11,7 @@ from app.store.history import History
 from app.store.importing import import_json
 from app.store.records import Answer, Round
 
-_WORDS = (
+_WORDS: Sequence[str] = (
     "tide", "pool", "starfish", "water", "stone", "light", "morning", "current", "shore", "small", "quiet", "between",
     "under", "over", "slowly", "once", "the", "a", "of", "and", "to", "in", "that", "is", "with", "from", "for", "it",
     "as", "on", "they", "when", "where", "every", "other", "model", "token", "draft", "round", "answer", "memory",
@@ -27,7 +28,7 @@ class Prose:
         self._random = random.Random(seed)
 
     def sentence(self) -> str:
-        words = self._random.choices(_WORDS, k=self._random.randint(6, 18))
+        words: list[str] = self._random.choices(_WORDS, k=self._random.randint(6, 18))
         if self._random.random() < 0.3:
             at = self._random.randrange(len(words))
             words[at] = self._random.choice(("**{}**", "*{}*", "`{}`", "[{}](https://example.org/)")).format(words[at])

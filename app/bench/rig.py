@@ -34,14 +34,16 @@ class FrameGaps(QObject):
     def __init__(self) -> None:
         super().__init__()
         self.gaps: list[float] = []
-        self._last = 0.0
+        self.computed: list[float] = []
+        """Of each gap, what the window's thread spent computing; the rest it waited, for other programs as well."""
+        self._last = self._last_cpu = 0.0
         self._timer = QTimer(self)
         self._timer.setTimerType(Qt.TimerType.PreciseTimer)
         self._timer.setInterval(FRAME_MS)
         self._timer.timeout.connect(self._tick)
 
     def start(self) -> None:
-        self._last = time.perf_counter()
+        self._last, self._last_cpu = time.perf_counter(), time.thread_time()
         self._timer.start()
 
     def stop(self) -> None:
@@ -49,9 +51,10 @@ class FrameGaps(QObject):
         self._tick()
 
     def _tick(self) -> None:
-        now = time.perf_counter()
+        now, cpu = time.perf_counter(), time.thread_time()
         self.gaps.append(1e3 * (now - self._last))
-        self._last = now
+        self.computed.append(1e3 * (cpu - self._last_cpu))
+        self._last, self._last_cpu = now, cpu
 
 
 class PaintWatch(QObject):

@@ -89,14 +89,16 @@ class AssistantMessage(QWidget):
     # -- content ------------------------------------------------------------------------------
 
     def show_message(self, message: Message) -> None:
-        """Show everything from scratch."""
+        """Show another state of the message."""
         self.message = message
         streaming = message.state == "streaming"
-        source = display_source(message)
-        if self.body.source != source or not streaming:
-            self.body.set_source(source, final=not streaming)
-        if message.reasoning != self.reasoning.body.source:
-            self.reasoning.body.set_source(message.reasoning, final=not streaming)
+        parts = ((self.body, display_source(message)), (self.reasoning.body, message.reasoning))
+        for body, source in parts:
+            if body.source != source:
+                body.set_source(source, final=not streaming)
+            elif not streaming:
+                # It has streamed in; to render all of a long answer again would stop the window at its end.
+                body.flush(final=True)
         self._refresh()
 
     def add(self, channel: str, text: str) -> None:
