@@ -46,9 +46,9 @@ _CURES: Mapping[str, tuple[str, Action]] = {
     "token": ("Correct the access token in the settings.", "settings"),
     "gated": ("Accept its terms on its page, and store your access token in the settings.", "web-page"),
     "forbidden": ("Ask its owner for access, or store another access token.", "settings"),
-    "disk-full": ("Free some space, then resume, or choose a folder on another volume.", "resume"),
+    "disk-full": ("Free some space, then resume.", "resume"),
     "unavailable": ("Connect its volume, then resume.", "resume"),
-    "target": ("Move what is in the way, or choose another folder.", "resume"),
+    "target": ("Move what is in the way, then resume.", "resume"),
     "offline": ("Check the connection; what is there is kept.", "resume"),
 }
 """By the hub's code: the cure in the window's words, and what its button does."""
@@ -107,7 +107,7 @@ class Shelf:
 
 def rows_of(shelf: Shelf) -> list[Row]:
     """The rows in their order: models, heads for other models, the rest of the catalog; downloads come first."""
-    downloads = {d.target: d for d in shelf.downloads if d.state != "ready"}
+    downloads = {d.target: d for d in shelf.downloads}
     rows: list[Row] = []
     for model in (*([shelf.demo] if shelf.demo else []), *shelf.models):
         key = str(model.path)
@@ -169,6 +169,7 @@ def _download_row(shelf: Shelf, progress: DownloadProgress, model: Model | None)
         "verifying": ("Verifying", "accent"),
         "paused": ("Paused", "text_2"),
         "failed": ("Stopped", "danger"),
+        "ready": ("Complete", "success"),
     }
     state, tone = words[progress.state]
     note = shelf.notes.get(progress.target)
@@ -188,8 +189,8 @@ def _download_row(shelf: Shelf, progress: DownloadProgress, model: Model | None)
         state=state,
         tone=tone,
         size=size(progress.total),
-        main="pause" if active else "resume",
-        menu=("cancel", "discard", "show"),
+        main="pause" if active else "resume" if progress.state != "ready" else None,
+        menu=("cancel", "discard", "show") if progress.state != "ready" else ("show",),
         note=note,
         progress=progress,
         repo=progress.repo,

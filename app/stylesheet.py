@@ -57,6 +57,13 @@ QAbstractSpinBox QLineEdit {{ color: {text}; background: transparent; border: no
 QAbstractSpinBox {{ padding: 2px 8px; min-height: 22px; }}
 QCheckBox {{ spacing: 8px; color: {text}; }}
 QRadioButton {{ spacing: 6px; color: {text}; }}
+QRadioButton::indicator {{
+    width: 12px; height: 12px; border-radius: 7px; border: 1px solid {track}; background: {field};
+}}
+QRadioButton::indicator:checked {{
+    width: 6px; height: 6px; border: 4px solid {accent_fill}; background: {on_accent};
+}}
+QRadioButton:focus {{ color: {accent}; }}
 QTreeWidget {{ background: {window}; color: {text}; border: 1px solid {hairline}; border-radius: 6px; outline: none; }}
 QTreeWidget::item {{ padding: 3px 4px; }}
 QTreeWidget::item:disabled {{ color: {text_3}; }}

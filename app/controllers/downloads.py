@@ -126,6 +126,6 @@ class DownloadsController(QObject):
         self._tasks.spawn(work(), lambda error: self.failed.emit(folder, error), name=f"{name} {folder}")
 
     def _report(self, progress: DownloadProgress) -> None:
-        self.changed.emit()
         if progress.state == "ready":
             self.finished.emit(progress)
+        self.changed.emit()

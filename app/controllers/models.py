@@ -24,6 +24,7 @@ from engine.paths import demo_checkpoint
 
 if TYPE_CHECKING:
     from engine.hub.entry import Model
+    from engine.hub.progress import DownloadProgress
     from engine.memory import Footprint
 
 DEMO = "Inkstand Demo"
@@ -74,6 +75,8 @@ class ModelsController(QObject):
         self._shelf = Shelf()
         self._scanning = self._scan_again = False
         self._closing = threading.Event()
+        self._complete: dict[str, DownloadProgress] = {}
+        """By folder: complete downloads, until the library was looked into again."""
         self._asked: LoadRequest | None = None
         self.rows: list[Row] = []
         host.changed.connect(self._host_changed)
@@ -81,7 +84,7 @@ class ModelsController(QObject):
         host.failed.connect(self._load_failed)
         preferences.changed.connect(self._configure)
         self.downloads.changed.connect(self._list)
-        self.downloads.finished.connect(lambda progress: self._downloaded(progress.target))
+        self.downloads.finished.connect(self._downloaded)
         self.downloads.failed.connect(self._fail)
         self.downloads.freed.connect(self._freed)
 
@@ -146,11 +149,14 @@ class ModelsController(QObject):
         try:
             while True:
                 self._scan_again = False
+                complete = tuple(self._complete)
                 found = await asyncio.to_thread(_look, hub)
                 if not self._scan_again:
                     break
         finally:
             self._scanning = False
+        for folder in complete:
+            self._complete.pop(folder, None)
         models, demo, heads, memory, free = found
         self._shelf = replace(self._shelf, models=models, demo=demo, heads=heads, memory=memory)
         self.folder_changed.emit(hub.library.models_folder, free)
@@ -161,7 +167,7 @@ class ModelsController(QObject):
         loading = None if host.loading is None else (str(host.loading.directory), host.progress.fraction)
         self._shelf = replace(
             self._shelf,
-            downloads=self.downloads.all(),
+            downloads=(*self.downloads.all(), *self._complete.values()),
             loaded=None if host.facts is None else str(host.facts.directory),
             loaded_depths=0 if host.facts is None else host.facts.depths,
             loading=loading,
@@ -203,8 +209,9 @@ class ModelsController(QObject):
         self.told.emit(f"{repo} was cancelled. {text}")
         self.refresh()
 
-    def _downloaded(self, folder: str) -> None:
-        self.note(folder, None)
+    def _downloaded(self, progress: DownloadProgress) -> None:
+        self._complete[progress.target] = progress
+        self.note(progress.target, None)
         self.refresh()
 
     # -- loading ------------------------------------------------------------------------------

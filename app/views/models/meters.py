@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from PySide6.QtCore import QRectF, QSize, Qt
-from PySide6.QtGui import QPainter, QPainterPath, QPaintEvent, QPen
+from PySide6.QtGui import QPainter, QPainterPath, QPaintEvent
 from PySide6.QtWidgets import QProgressBar, QSizePolicy, QWidget
 
 from app.theme import Theme
@@ -61,7 +61,7 @@ class Part:
 
 
 class DividedBar(QWidget):
-    """Parts beside each other, against a whole; a mark shows where the whole ends when the parts exceed it."""
+    """Parts beside each other, against a whole; what exceeds it is tinted."""
 
     def __init__(self, theme: Theme, name: str, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -101,8 +101,10 @@ class DividedBar(QWidget):
                 painter.fillRect(QRectF(left - 1, 0, 1, rect.height()), self._theme.color("window"))
         if needed > self._whole > 0:
             end = rect.width() * self._whole / full
-            painter.setPen(QPen(self._theme.color("danger"), 2))
-            painter.drawLine(round(end), 0, round(end), self.height())
+            beyond = self._theme.color("danger")
+            beyond.setAlphaF(0.75)
+            painter.fillRect(QRectF(end, 0, rect.width() - end, rect.height()), beyond)
+            painter.fillRect(QRectF(end - 1, 0, 2, rect.height()), self._theme.color("window"))
 
 
 class Swatch(QWidget):

@@ -152,7 +152,8 @@ class PlanDialog(QDialog):
         layout.addWidget(self.space)
         layout.addWidget(self.space_text)
         layout.addWidget(self.notes)
-        layout.addWidget(self.files, 1)
+        layout.addWidget(self.files, 100)
+        layout.addStretch(1)
         buttons = QHBoxLayout()
         buttons.addWidget(Label(theme, "Nothing is fetched before you say so.", self, color="text_3", delta=-1))
         buttons.addStretch(1)
@@ -213,7 +214,7 @@ class PlanDialog(QDialog):
         for widget in (self.target, self.change, self.space, self.space_text, self.notes):
             widget.setVisible(False)
         self.files.clear()
-        self.files.setEnabled(False)
+        self.files.hide()
         self.go.setEnabled(False)
 
     def _show_error(self, error: UserError) -> None:
@@ -270,7 +271,7 @@ class PlanDialog(QDialog):
 
     def _show_files(self, plan: Plan) -> None:
         self.files.clear()
-        self.files.setEnabled(True)
+        self.files.show()
         words = {"there": "there", "unchecked": "there, to be verified", "absent": ""}
         rows = [
             (f.path, size(f.size), words.get(f.presence, f"{size(f.have)} are there"), True)

@@ -1,0 +1,98 @@
+"""A window whose models come from a fake hub, driven inside the event loop that the program uses."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import httpx2
+from hub.fake_hub import FakeHub
+
+from app.composition import Gui, build, start
+from app.engine_host import LoadRequest, ModelLoader
+from app.hub_access import HubAccess
+from app.model_rows import Row
+from app.settings import Sampling, Settings
+from app.settings_file import SettingsFile
+from engine.hub.client import HubClient
+from engine.hub.context import TransferSettings
+from engine.hub.library import Library
+from engine.hub.manager import DownloadManager
+from engine.hub.retry import RetryPolicy
+from engine.installed import read_facts
+from engine.paths import user_paths
+
+SETTINGS = TransferSettings(
+    chunk=1 << 16, run=4, buffer=1 << 14, stall_after=1.0, quiet_after=0.2, tick=0.03, space_check=0.05
+)
+RETRY = RetryPolicy(first=0.02, ceiling=0.1)
+Scenario = Callable[["HubWindow"], Awaitable[None]]
+
+
+def plain_client() -> httpx2.AsyncClient:
+    return httpx2.AsyncClient(verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), follow_redirects=True, timeout=None)
+
+
+@dataclass
+class HubWindow:
+    """One run of the program. `told` collects what the page said."""
+
+    gui: Gui
+    hub: FakeHub
+    told: list[str] = field(default_factory=list)
+
+    def row(self, part: str) -> Row:
+        """The row whose title ends in `part`."""
+        return next(row for row in self.gui.models.rows if row.title.endswith(part))
+
+    def has(self, part: str) -> bool:
+        return any(row.title.endswith(part) and row.section != "Catalog" for row in self.gui.models.rows)
+
+    async def until(self, condition: Callable[[], object], seconds: float = 15.0) -> None:
+        async with asyncio.timeout(seconds):
+            while not condition():  # noqa: ASYNC110 (there is no event for what a window shows)
+                await asyncio.sleep(0.005)
+
+
+def run_window(
+    loop: asyncio.AbstractEventLoop,
+    hub: FakeHub,
+    loader: ModelLoader,
+    scenario: Scenario,
+    *,
+    reserve: int = 0,
+    demo: LoadRequest | None = None,
+) -> None:
+    """Open the window, play the scenario and quit; files and settings are those of the test's home."""
+    paths = user_paths()
+    file = SettingsFile(paths.config / "settings.json")
+    if not file.path.exists():
+        file.save(Settings(sampling=Sampling(temperature=0.0), theme="light"))
+
+    def access() -> HubAccess:
+        def client(endpoint: str | None) -> HubClient:
+            return HubClient(endpoint=endpoint or hub.endpoint, token=False, retry=RETRY, stall_after=1.0)
+
+        library = Library(paths.data, read_facts, cache=paths.cache / "hf")
+        return HubAccess(
+            library,
+            lambda: DownloadManager(library.journals, settings=replace(SETTINGS), client=client, reserve=reserve),
+        )
+
+    async def main() -> None:
+        gui = build(paths, loader, hub=access)
+        window = HubWindow(gui, hub)
+        gui.models.told.connect(window.told.append)
+        start(gui, demo or LoadRequest(Path("demo"), "Inkstand Demo"), [])
+        try:
+            await gui.models.open()
+            await window.until(lambda: gui.services.host.facts is not None)
+            await scenario(window)
+        finally:
+            await gui.shutdown()
+            gui.window.deleteLater()
+
+    loop.run_until_complete(main())
