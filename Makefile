@@ -22,10 +22,10 @@ $(shell rm -f $(VENV)/*.stamp)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check coverage bench reference lock clean
+.PHONY: help run test check coverage bench bench-window screenshots person reference lock clean
 
 help:  ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "%-12s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "%-14s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: $(RUN_STAMP)  ## chat with the bundled model
 	@$(BIN)/inkstand
@@ -44,6 +44,15 @@ coverage: $(DEV_STAMP)  ## run the tests and report uncovered lines
 
 bench: $(RUN_STAMP)  ## acceptance of the drafter on the built-in prompts
 	@$(BIN)/inkstand draft-report
+
+bench-window: $(RUN_STAMP)  ## the window against its targets: make bench-window BENCH_FLAGS="--quick"
+	@$(BIN)/python -m app.bench $(BENCH_FLAGS)
+
+screenshots: $(RUN_STAMP)  ## render the window's states into build/screenshots
+	@QT_QPA_PLATFORM=offscreen $(BIN)/python -m app.screenshots build/screenshots
+
+person: $(RUN_STAMP)  ## a person's first minutes on a virtual screen, pictures into build/person
+	@$(BIN)/python tests/person build/person
 
 reference: $(DEV_STAMP)  ## check the original demo checkpoint: make reference SHARED=DIR
 	@$(BIN)/python packaging/check_reference.py "$(SHARED)"

@@ -141,8 +141,7 @@ def shoot_all(studio: Studio) -> None:
     studio.wait(lambda: s.chat.running is None or s.chat.running.live.rounds[-1].drafted == 0)
     studio.turn(0.12)
     window.model.set_drafting(True)
-    studio.wait(lambda: s.chat.running is None or len(s.chat.path[-1].content) > 480)
-    studio.turn(0.1)
+    studio.wait(lambda: s.chat.running is None or len(s.chat.path[-1].content) > 330)
     studio.shoot("streaming")
     studio.settle()
     answer = s.chat.path[-1].id
