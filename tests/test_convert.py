@@ -89,7 +89,8 @@ def test_packed_values_are_those_of_mlx(tmp_path: Path) -> None:
 )
 def test_converting_twice_equals_converting_once(recipe: Recipe, tmp_path: Path) -> None:
     convert(TINY, tmp_path / "once", recipe)
-    convert(tmp_path / "once", tmp_path / "twice", recipe)
+    report = convert(tmp_path / "once", tmp_path / "twice", recipe)
+    assert report.kept == sum(report.packing.values()) - report.packing["unquantized"]
     names = {file.name for file in (tmp_path / "once").iterdir()}
     assert names == {file.name for file in (tmp_path / "twice").iterdir()}
     for name in names:
@@ -98,12 +99,33 @@ def test_converting_twice_equals_converting_once(recipe: Recipe, tmp_path: Path)
 
 def test_a_second_recipe_packs_only_what_was_plain(tmp_path: Path) -> None:
     convert(TINY, tmp_path / "once", Recipe(None, {"experts": setting(4, 32)}))
-    convert(tmp_path / "once", tmp_path / "twice", Recipe(setting(8, 32)))
+    report = convert(tmp_path / "once", tmp_path / "twice", Recipe(setting(8, 32), {"experts": None}))
+    assert (report.kept, report.packing["affine 4-bit, groups of 32"]) == (15, 15)
     params = load_model(tmp_path / "twice", keep_quantized=True).params
     kept, fresh = params["layers.1.mlp.experts.gate_proj"], params["layers.1.attn.q_proj"]
     assert isinstance(kept, Packed)
     assert isinstance(fresh, Packed)
     assert (kept.quantization.bits, fresh.quantization.bits) == (4, 8)
+
+
+def test_what_is_packed_already_is_not_packed_in_another_way(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError) as error:
+        convert(DEMO, tmp_path / "copy", Recipe(setting(3)))
+    assert str(DEMO) in error.value.title
+    assert "1 matrix affine 8-bit, groups of 64" in error.value.title
+    assert "103 matrices affine 6-bit" in error.value.title
+    assert "60 matrices affine 5-bit" in error.value.title
+    assert "as affine 3-bit, groups of 64" in error.value.title
+    assert "original" in error.value.hint
+    with pytest.raises(CheckpointError, match="\\(60 matrices affine 5-bit, groups of 64\\)"):
+        convert(DEMO, tmp_path / "copy", Recipe(setting(6), {"lm_head": None}))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_recipe_that_asks_nothing_of_packed_matrices_copies_them(tmp_path: Path) -> None:
+    report = convert(DEMO, tmp_path / "copy", Recipe(None))
+    assert report.kept == 164
+    assert_same_tensors(DEMO, tmp_path / "copy")
 
 
 @pytest.mark.parametrize("layout", ["transformers", "mlx-vlm", "split-experts"])
@@ -127,7 +149,7 @@ def test_modelopt_codes_and_both_scales_survive(tmp_path: Path) -> None:
     block = {"quant_method": "modelopt", "quant_algo": "NVFP4", "group_size": 16}
     config = {**layouts.config(), "quantization_config": block}
     source = layouts.write(tmp_path / "source", packed, config, dtypes=layouts.modelopt_dtype)
-    convert(source, tmp_path / "copy", Recipe(setting(8, 32)))
+    convert(source, tmp_path / "copy", Recipe(setting(8, 32), {"experts": None}))
     expected, copy = load_model(source, keep_quantized=True), load_model(tmp_path / "copy", keep_quantized=True)
     for part in ("gate_proj", "up_proj", "down_proj", "gate_scale", "out_scale"):
         name = f"layers.3.mlp.experts.{part}"
@@ -262,9 +284,27 @@ def test_a_failure_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_volume_that_is_too_full_is_said_beforehand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr("engine.weights.convert.shutil.disk_usage", lambda path: usage._replace(free=1000))
-    with pytest.raises(UserError, match="GB free"):
+    with pytest.raises(UserError, match=r"has 1\.0 kB free; the copy needs about [\d.]+ [kM]B, and 67\.1 MB to spare"):
         convert(TINY, tmp_path / "copy", MIX)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_destination_that_cannot_be_written_is_not_called_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="file/copy cannot be written: Not a directory") as error:
+        convert(TINY, tmp_path / "file" / "copy", MIX)
+    assert "space" not in error.value.hint
+
+    def read_only(*args: object, **options: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr("engine.weights.convert.tempfile.mkdtemp", read_only)
+    with pytest.raises(UserError, match="new/copy cannot be written: Read-only file system") as error:
+        convert(TINY, tmp_path / "new" / "copy", MIX)
+    assert "space" not in error.value.hint
+    assert not (tmp_path / "new").exists()
 
 
 def test_an_unusable_source_is_refused_before_anything_is_written(tmp_path: Path) -> None:

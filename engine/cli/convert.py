@@ -42,6 +42,7 @@ def add_parser(subparsers: Subparsers) -> None:
 def run(args: argparse.Namespace) -> int:
     """Converts and prints what was written."""
     from engine.weights.convert import convert
+    from engine.weights.wording import matrices
 
     terminal = Terminal()
 
@@ -58,13 +59,16 @@ def run(args: argparse.Namespace) -> int:
             "directory": str(report.directory),
             "bytes": report.nbytes,
             "packing": dict(report.packing),
+            "kept": report.kept,
             "missing_head": report.missing_head,
         }
         terminal.write(json.dumps(line, ensure_ascii=False) + "\n")
     else:
         terminal.write(f"{report.directory}: {size(report.nbytes)}\n")
         for how, count in report.packing.items():
-            terminal.write(f"  {count} matrices: {how}\n")
+            terminal.write(f"  {matrices(count)}: {how}\n")
+        if report.kept:
+            terminal.write(f"  {matrices(report.kept)} kept, packed already in {args.source}\n")
         terminal.write(
             f"  MTP head: {'included' if report.missing_head is None else f'none ({report.missing_head})'}\n"
         )

@@ -2,11 +2,13 @@
 
 The copy has mlx-vlm's names for the backbone and the published prefix for the MTP head (in a file of its own), which
 this engine reads, and mlx-vlm too as far as it knows the packing. What is packed already stays as it is, so converting
-twice gives the same checkpoint as converting once.
+twice gives the same checkpoint as converting once; a recipe that asks for another packing of it is refused, because
+packing again what has been rounded once loses more than packing the original.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 import tempfile
@@ -19,7 +21,7 @@ from pathlib import Path
 import mlx.core as mx
 
 from engine.config import ModelConfig
-from engine.errors import UserError
+from engine.errors import CheckpointError, UserError
 from engine.fields import read_object
 from engine.model.linear import Dense, Packed, Quantization
 from engine.model.params import Parameter
@@ -32,6 +34,7 @@ from engine.weights.plan import Module
 from engine.weights.read import LoadProgress, Progress, Shards, read_modules
 from engine.weights.recipe import Recipe, quantize
 from engine.weights.rename import Scope, scope_of
+from engine.weights.wording import byte_size, matrices
 from engine.weights.write import ShardWriter, quantization_block, stored_tensors
 
 HEAD_FILE = "mtp.safetensors"
@@ -62,6 +65,8 @@ class ConvertReport:
     """Of all files together."""
     packing: Mapping[str, int]
     """How the matrices are stored -> how many."""
+    kept: int
+    """Matrices that were packed in the source already, and were taken over as they are."""
     missing_head: str | None
     """Why the copy has no MTP head, or None if it has one."""
 
@@ -83,7 +88,8 @@ def convert(
         shard_bytes: size at which a file of the copy is closed.
 
     Raises:
-        UserError: the destination exists and is not an empty directory, or its volume is too full.
+        UserError: the destination exists and is not an empty directory, cannot be written, or its volume is too full.
+        CheckpointError: matrices of the source are packed already, and `recipe` asks for another packing of them.
         ConfigError, CheckpointError, HeadError: the source cannot be used.
     """
     source, destination = Path(source), Path(destination)
@@ -95,12 +101,16 @@ def convert(
         if plan is not None and plan.problems:
             raise plan.problems.error(source)
     parts = (backbone.modules, head.modules if head else ())
+    kept = _check_packed(source, [module for part in parts for module in part], recipe)
     _check_destination(destination, sum(_estimate(module, recipe) for part in parts for module in part))
 
-    destination.parent.mkdir(parents=True, exist_ok=True)
-    work = Path(tempfile.mkdtemp(prefix=f".{destination.name}-", dir=destination.parent))
     try:
-        matrices = _write_copy(source, work, parts, recipe, progress=progress, shard_bytes=shard_bytes)
+        destination.parent.mkdir(parents=True, exist_ok=True)
+        work = Path(tempfile.mkdtemp(prefix=f".{destination.name}-", dir=destination.parent))
+    except OSError as error:
+        raise _unwritable(destination, error) from error
+    try:
+        packings = _write_copy(source, work, parts, recipe, progress=progress, shard_bytes=shard_bytes)
         work.chmod(0o755)
         if destination.exists():
             destination.rmdir()
@@ -108,14 +118,13 @@ def convert(
     except BaseException as error:
         shutil.rmtree(work, ignore_errors=True)
         if isinstance(error, OSError):
-            raise UserError(
-                f"{destination} could not be written: {error.strerror}.", "Free some space, or name another directory."
-            ) from error
+            raise _unwritable(destination, error) from error
         raise
     return ConvertReport(
         directory=destination,
         nbytes=sum(file.stat().st_size for file in destination.iterdir()),
-        packing=Counter(describe(packing) for packing in matrices.values()),
+        packing=Counter(describe(packing) for packing in packings.values()),
+        kept=kept,
         missing_head=None if isinstance(found, HeadFound) else found.reason,
     )
 
@@ -136,23 +145,45 @@ def _write_copy(
         if progress is not None:
             progress(LoadProgress(done + step.done, total, step.file))
 
-    matrices: dict[str, Quantization | None] = {}
+    packings: dict[str, Quantization | None] = {}
     writer = ShardWriter(work, shard_bytes)
     for tensors in _tower_tensors(source):
         writer.add(tensors)
     for part, file in zip(parts, (None, HEAD_FILE), strict=True):
         for name, value in _converted(part, recipe, report):
             if not isinstance(value, mx.array):
-                matrices[name] = value.quantization if isinstance(value, Packed) else None
+                packings[name] = value.quantization if isinstance(value, Packed) else None
             writer.add(stored_tensors(name, value), split=file is None)
         writer.close_shard(file)
         done += sum(module.nbytes for module in part)
     writer.finish()
-    _write_config(source, work, matrices)
+    _write_config(source, work, packings)
     for name in COPIED:
         if (source / name).is_file():
             shutil.copyfile(source / name, work / name)
-    return matrices
+    return packings
+
+
+def _check_packed(source: Path, modules: Sequence[Module], recipe: Recipe) -> int:
+    """The number of matrices that are packed already. Raises `CheckpointError` if other packings of them are wanted."""
+    kept = 0
+    present, wanted = Counter[str](), Counter[str]()
+    for module in modules:
+        for target in module.targets if module.quantization is not None else ():
+            if target.kind != "matrix":
+                continue
+            kept += 1
+            packing = recipe.of(target.name, target.shape[-1])
+            if packing not in (None, module.quantization):
+                present[describe(module.quantization)] += 1
+                wanted[describe(packing)] += 1
+    if present:
+        packed = "; ".join(f"{matrices(count)} {how}" for how, count in present.most_common())
+        raise CheckpointError(
+            f"{source} is packed already ({packed}), and cannot be packed again as {' or '.join(wanted)}.",
+            "Convert the original checkpoint; or ask for the packing that these matrices have, or none, to copy them.",
+        )
+    return kept
 
 
 def _estimate(module: Module, recipe: Recipe) -> int:
@@ -168,15 +199,29 @@ def _estimate(module: Module, recipe: Recipe) -> int:
 
 
 def _check_destination(destination: Path, nbytes: int) -> None:
-    if destination.exists() and (not destination.is_dir() or any(destination.iterdir())):
-        raise UserError(f"{destination} exists and is not an empty directory.", "Name a new directory for the copy.")
-    volume = next(folder for folder in (destination, *destination.absolute().parents) if folder.exists())
-    free = shutil.disk_usage(volume).free
+    try:
+        if destination.exists() and (not destination.is_dir() or any(destination.iterdir())):
+            raise UserError(
+                f"{destination} exists and is not an empty directory.", "Name a new directory for the copy."
+            )
+        folder = next(folder for folder in destination.absolute().parents if folder.exists())
+        # Permissions do not tell whether root, or anybody on a read-only volume, can write: only trying does.
+        tempfile.TemporaryDirectory(dir=folder).cleanup()
+        free = shutil.disk_usage(folder).free
+    except OSError as error:
+        raise _unwritable(destination, error) from error
     if free < nbytes + _RESERVE_BYTES:
         raise UserError(
-            f"{volume} has {free / 1e9:.1f} GB free; the copy needs about {nbytes / 1e9:.1f} GB.",
+            f"{folder} has {byte_size(free)} free; the copy needs about {byte_size(nbytes)}, "
+            f"and {byte_size(_RESERVE_BYTES)} to spare.",
             "Free some space, or name a directory on another volume.",
         )
+
+
+def _unwritable(destination: Path, error: OSError) -> UserError:
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    cure = "Free some space, or name a directory" if full else "Name a directory that you can write to, perhaps"
+    return UserError(f"{destination} cannot be written: {error.strerror or error}.", f"{cure} on another volume.")
 
 
 def _converted(modules: Sequence[Module], recipe: Recipe, progress: Progress) -> Iterator[tuple[str, Parameter]]:
@@ -210,11 +255,11 @@ def _tower_tensors(source: Path) -> Iterable[dict[str, mx.array]]:
         shards.close_all_but(set())
 
 
-def _write_config(source: Path, work: Path, matrices: Mapping[str, Quantization | None]) -> None:
+def _write_config(source: Path, work: Path, packings: Mapping[str, Quantization | None]) -> None:
     config = read_object(source / "config.json")
     for key in ("quantization", "quantization_config"):
         config.pop(key, None)
-    block = quantization_block(matrices)
+    block = quantization_block(packings)
     if block is not None:
         # mlx-lm and mlx-vlm write both keys, and their readers look at either.
         config |= {"quantization": block, "quantization_config": block}
