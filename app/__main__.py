@@ -1,10 +1,17 @@
-"""Entry point of the `inkstand` command and of `python -m app`."""
+"""Entry point of the `inkstand` command and of `python -m app`.
+
+Nothing but the interpreter's own modules is imported at the top: Ctrl-C while the rest loads ends the command quietly.
+"""
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+from types import FrameType
 
-from engine.cli.main import main as run_cli
+INTERRUPTED = 130
+"""Exit code, as a shell reports a command that SIGINT ended."""
 
 
 def open_window() -> int | None:
@@ -20,7 +27,33 @@ def open_window() -> int | None:
 
 def main() -> int:
     """Opens the window, or runs the command that the arguments name; returns the exit code."""
+    try:
+        return _run()
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def _run() -> int:
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        return _run_command()  # a shell that starts a command in the background has it ignore Ctrl-C
+    # While modules load and while the interpreter shuts down, an exception would end as a traceback from anywhere.
+    signal.signal(signal.SIGINT, _leave)
+    try:
+        return _run_command(interruptible=True)
+    finally:
+        signal.signal(signal.SIGINT, _leave)
+
+
+def _run_command(*, interruptible: bool = False) -> int:
+    from engine.cli.main import main as run_cli  # noqa: PLC0415 (see above)
+
+    if interruptible:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     return run_cli(sys.argv[1:], open_window)
+
+
+def _leave(_signum: int, _frame: FrameType | None) -> None:
+    os._exit(INTERRUPTED)
 
 
 if __name__ == "__main__":

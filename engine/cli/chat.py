@@ -38,6 +38,7 @@ def run(args: argparse.Namespace) -> int:
     terminal = Terminal()
     options = generation_options(args)
     effort = parse_effort(args.effort)
+    reader = LineReader(terminal)
     engine = load_engine(args, terminal)
     if engine.template is None:
         raise PromptError(
@@ -46,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
         )
     session = open_session(engine, args)
     terminal.note(_greeting(engine, drafting=session.drafting))
-    Conversation(session, options, terminal, effort=effort, system=args.system).run(LineReader(terminal))
+    Conversation(session, options, terminal, effort=effort, system=args.system).run(reader)
     return 0
 
 

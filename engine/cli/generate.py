@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Event as CancelEvent
@@ -21,6 +20,7 @@ from engine.cli.arguments import (
 )
 from engine.cli.interrupt import cancel_on_interrupt
 from engine.cli.loading import load_engine, open_session
+from engine.cli.streams import read_input
 from engine.cli.terminal import Terminal, stats_line, truth_line
 from engine.errors import PromptError
 from engine.messages import Message
@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     terminal = Terminal()
     options = generation_options(args)
     effort = parse_effort(args.effort)
-    prompt = sys.stdin.read() if args.prompt == "-" else args.prompt
+    prompt = read_input() if args.prompt == "-" else args.prompt
     messages = _messages(args, prompt)
     engine = load_engine(args, terminal)
     session = open_session(engine, args)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-
+from engine.cli.streams import standard_input
 from engine.cli.terminal import Terminal
 
 PROMPT = "› "
@@ -14,11 +13,15 @@ class LineReader:
 
     On a terminal with line editing; text pasted with line breaks stays one message, and a line that ends with a
     backslash continues on the next. From a pipe, every line is a message and no prompt is shown.
+
+    Raises:
+        StreamError: standard input is closed.
     """
 
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal
-        self._interactive = sys.stdin.isatty() and terminal.out.isatty()
+        self._input = standard_input("replace")
+        self._interactive = self._input.isatty() and terminal.out.isatty()
         self._prompt = PROMPT
         if not self._interactive:
             return
@@ -35,7 +38,7 @@ class LineReader:
     def read(self) -> str | None:
         """The next message; None at the end of input (Ctrl-D)."""
         if not self._interactive:
-            line = sys.stdin.readline()
+            line = self._input.readline()
             return line.removesuffix("\n") if line else None
         while True:
             try:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-import io
+import contextlib
 import os
 import platform
 import sys
@@ -18,7 +18,7 @@ from pathlib import Path
 import engine
 from engine.cli import chat, convert, download, draft_report, generate, info, inspect_, models, plan
 from engine.cli.arguments import Parser
-from engine.cli.terminal import Terminal
+from engine.cli.streams import flush_output, prepare_output, silence_failed_output
 from engine.errors import UserError
 from engine.paths import user_paths
 
@@ -45,11 +45,24 @@ def main(argv: Sequence[str], open_window: OpenWindow | None = None) -> int:
 
     Without a command `open_window` gets its chance, then the terminal chat opens.
     """
-    for stream in (sys.stdout, sys.stderr):
-        # A terminal in an old locale shows a question mark rather than ending the answer.
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")
-    terminal = Terminal()
+    prepare_output()
+    try:
+        try:
+            code = _run(argv, open_window)
+        finally:
+            flush_output()
+    except OSError as error:
+        failure = silence_failed_output(error)
+        if isinstance(failure or error, BrokenPipeError):
+            return 0  # the reader of a pipe went away
+        if failure is None:
+            return _report_bug(argv, error)
+        _say(f"error: Cannot write the output: {_lowered(failure.strerror or str(failure))}.")
+        return 2
+    return code
+
+
+def _run(argv: Sequence[str], open_window: OpenWindow | None) -> int:
     try:
         if not argv and open_window is not None and (code := open_window()) is not None:
             return code
@@ -58,23 +71,34 @@ def main(argv: Sequence[str], open_window: OpenWindow | None = None) -> int:
     except SystemExit as request:  # argparse, after printing help or the version
         return int(request.code or 0)
     except UserError as error:
-        print(f"error: {error.title}", file=sys.stderr)
+        _say(f"error: {error.title}")
         if error.hint:
-            print(error.hint, file=sys.stderr)
+            _say(error.hint)
         return 2
     except KeyboardInterrupt:
-        print(file=sys.stderr)
+        _say("")
         return 130
-    except BrokenPipeError:
-        # The reader of a pipe went away. Python flushes standard output once more at exit; let that go nowhere.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    except OSError:
+        raise  # may be the output's
     except Exception as error:
-        terminal.clear_progress()
-        report = write_crash_report(argv)
-        print(f"error: Inkstand failed: {type(error).__name__}: {error}", file=sys.stderr)
-        print(f"This is a bug. Please report it with {report}", file=sys.stderr)
-        return 1
+        return _report_bug(argv, error)
+
+
+def _report_bug(argv: Sequence[str], error: Exception) -> int:
+    report = write_crash_report(argv)
+    _say(f"error: Inkstand failed: {type(error).__name__}: {error}")
+    _say(f"This is a bug. Please report it with {report}")
+    return 1
+
+
+def _say(line: str) -> None:
+    # A full or closed standard error changes nothing about how the command ended.
+    with contextlib.suppress(OSError):
+        print(line, file=sys.stderr)
+
+
+def _lowered(text: str) -> str:
+    return text[:1].lower() + text[1:]
 
 
 def write_crash_report(argv: Sequence[str]) -> Path:

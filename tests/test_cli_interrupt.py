@@ -1,0 +1,40 @@
+"""Ctrl-C before the command runs and after it has run, in the real process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+ENTRY = "from app.__main__ import main; sys.exit(main())"
+WHILE_MODULES_LOAD = f"""
+import signal, sys
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == "engine.cli.main":
+            signal.raise_signal(signal.SIGINT)
+sys.meta_path.insert(0, Interrupt())
+sys.argv[1:] = ["--version"]
+{ENTRY}
+"""
+AT_THE_EXIT = f"""
+import atexit, signal, sys
+atexit.register(signal.raise_signal, signal.SIGINT)
+sys.argv[1:] = ["--version"]
+{ENTRY}
+"""
+
+
+@pytest.mark.parametrize("script", [WHILE_MODULES_LOAD, AT_THE_EXIT])
+def test_an_interrupt_around_the_command_leaves_no_traceback(script: str) -> None:
+    done = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 130
+    assert done.stderr == ""
+
+
+def test_a_command_that_is_told_to_ignore_interrupts_ignores_them() -> None:
+    script = f"import signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN)\n{WHILE_MODULES_LOAD}"
+    done = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("inkstand ")
