@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import layouts
 import mlx.core as mx
 import pytest
 
-from engine.errors import ConfigError
+from engine.errors import ConfigError, UserError
+from engine.loaded import Engine
 from engine.weights.head import HeadFound, HeadMissing
 from engine.weights.inspect import inspect
 
@@ -99,6 +101,62 @@ def test_an_incomplete_head_is_a_problem(tmp_path: Path) -> None:
     del head["model.mtp.layers.2.hidden_norm.weight"]
     found = inspect(layouts.write(tmp_path, layouts.backbone(), layouts.config(), head=head))
     assert found.problems == ("MTP head: model.mtp.layers.2.hidden_norm.weight is missing.",)
+
+
+def broken_template(directory: Path) -> None:
+    (directory / "chat_template.jinja").write_text("{% if %}")
+
+
+def template_folder(directory: Path) -> None:
+    (directory / "chat_template.jinja").unlink()
+    (directory / "chat_template.jinja").mkdir()
+
+
+def no_tokenizer(directory: Path) -> None:
+    (directory / "tokenizer.json").unlink()
+
+
+def broken_tokenizer(directory: Path) -> None:
+    (directory / "tokenizer.json").write_text("{}")
+
+
+@pytest.mark.parametrize(
+    ("damage", "problem"),
+    [
+        (broken_template, "chat_template.jinja, line 1: the chat template has a syntax error"),
+        (template_folder, "chat_template.jinja cannot be read"),
+        (no_tokenizer, "tokenizer.json does not exist"),
+        (broken_tokenizer, "tokenizer.json is not a valid tokenizer file"),
+    ],
+)
+def test_text_files_that_keep_a_model_from_loading_are_problems(
+    damage: Callable[[Path], None], problem: str, tmp_path: Path
+) -> None:
+    directory = Path(shutil.copytree(DEMO, tmp_path / "copy"))
+    damage(directory)
+    (found,) = inspect(directory).problems
+    assert problem in found
+    with pytest.raises(UserError) as error:
+        Engine.load(directory)
+    assert str(error.value) == found
+
+
+def test_a_model_without_a_template_is_noted(tmp_path: Path) -> None:
+    directory = Path(shutil.copytree(DEMO, tmp_path / "copy"))
+    (directory / "chat_template.jinja").unlink()
+    found = inspect(directory)
+    assert found.problems == ()
+    assert found.notes == ("There is no chat template: the model completes raw text, and cannot chat.",)
+    assert inspect(DEMO).notes == ()
+
+
+def test_a_lone_head_needs_no_text_files(tmp_path: Path) -> None:
+    for name in ("config.json", layouts.HEAD):
+        shutil.copy(layouts.TINY / name, tmp_path / name)
+    found = inspect(tmp_path)
+    assert isinstance(found.head, HeadFound)
+    assert not any("tokenizer" in problem for problem in found.problems)
+    assert not any("template" in note for note in found.notes)
 
 
 def test_a_setting_that_does_not_fit_is_noted(tmp_path: Path) -> None:

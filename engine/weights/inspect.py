@@ -1,4 +1,4 @@
-"""What a checkpoint directory holds, from config.json and safetensors headers alone."""
+"""What a checkpoint directory holds, from its small files and safetensors headers alone."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from math import prod
 from pathlib import Path
 
 from engine.config import ModelConfig, family_of
-from engine.errors import CheckpointError, ConfigError, HeadError
+from engine.errors import CheckpointError, ConfigError, HeadError, UserError
+from engine.text.template import ChatTemplate
+from engine.text.tokenizer import Tokenizer
 from engine.weights.head import HeadFound, HeadMissing, find_head
 from engine.weights.load import plan_backbone, plan_head
 from engine.weights.packing import describe
@@ -63,7 +65,7 @@ def inspect(directory: Path | str) -> Inspection:
     modules: list[Module] = []
     layout: Layout = "unknown"
     skipped: dict[str, int] = {}
-    notes: tuple[str, ...] = ()
+    notes: list[str] = []
     parameters = 0
     try:
         backbone = plan_backbone(directory, config)
@@ -73,7 +75,7 @@ def inspect(directory: Path | str) -> Inspection:
         modules.extend(backbone.modules)
         layout = layout_of([info.name for module in backbone.modules for info in module.tensors.values()])
         skipped = {kind: sum(info.nbytes for info in infos) for kind, infos in backbone.skipped.items()}
-        notes = backbone.notes
+        notes.extend(backbone.notes)
         parameters = sum(prod(target.shape) for module in backbone.modules for target in module.targets)
         problems.extend(backbone.problems.sentences())
     if isinstance(head, HeadFound):
@@ -84,6 +86,9 @@ def inspect(directory: Path | str) -> Inspection:
         else:
             modules.extend(plan.modules)
             problems.extend(f"MTP head: {sentence}" for sentence in plan.problems.sentences())
+    if parameters or not isinstance(head, HeadFound):
+        # A folder with nothing but a head is used with the text files of its model.
+        _check_text(directory, config, problems, notes)
     return Inspection(
         directory=directory,
         family=family,
@@ -95,8 +100,23 @@ def inspect(directory: Path | str) -> Inspection:
         skipped=skipped,
         head=head,
         problems=tuple(problems),
-        notes=notes,
+        notes=tuple(notes),
     )
+
+
+def _check_text(directory: Path, config: ModelConfig, problems: list[str], notes: list[str]) -> None:
+    """Add what is wrong with the tokenizer and the chat template."""
+    try:
+        Tokenizer.from_directory(directory, config.eos_token_ids)
+    except UserError as error:
+        problems.append(str(error))
+    try:
+        template = ChatTemplate.from_directory(directory)
+    except UserError as error:
+        problems.append(str(error))
+    else:
+        if template is None:
+            notes.append("There is no chat template: the model completes raw text, and cannot chat.")
 
 
 def _packing(modules: list[Module]) -> Counter[str]:

@@ -162,7 +162,7 @@ def test_a_copied_model_is_recognized_by_verifying(desk: Desk, library: Library)
 
 def test_models_of_other_folders_and_of_the_hugging_face_cache(tmp_path: Path, library: Library) -> None:
     put(tmp_path / "shelf" / "someone" / "tiny")
-    put(tmp_path / "shelf" / "flat", "config.json", SHARD, "model.safetensors.index.json")
+    put(tmp_path / "shelf" / "flat", "config.json", SHARD, "model.safetensors.index.json", "tokenizer.json")
     (tmp_path / "shelf" / "other").mkdir()
     (tmp_path / "shelf" / "other" / "config.json").write_text('{"model_type": "llama"}')
     snapshot = cache_snapshot(tmp_path / "hf-cache", "maker/cached", "a" * 40, list(FILES))
@@ -180,7 +180,12 @@ def test_models_of_other_folders_and_of_the_hugging_face_cache(tmp_path: Path, l
     assert set(verify_model(models["maker/cached"]).good) == set(FILES)
     (snapshot / SHARD).resolve().write_bytes(b"rot")
     assert SHARD in verify_model(library.find("maker/cached")).damaged
-    assert set(verify_model(models["flat"]).unknown) == {"config.json", SHARD, "model.safetensors.index.json"}
+    assert set(verify_model(models["flat"]).unknown) == {
+        "config.json",
+        SHARD,
+        "model.safetensors.index.json",
+        "tokenizer.json",
+    }
 
 
 @pytest.mark.parametrize("root", ["models", "shelf"])
