@@ -281,3 +281,10 @@ def test_loading_the_bundled_model_takes_little_more_memory_than_its_weights() -
     grown, weights = map(int, done.stdout.split())
     assert weights > 230e6
     assert grown < 1.25 * weights
+
+
+def test_a_single_tensor_that_lacks_is_counted_in_the_singular(checkpoint: Path) -> None:
+    def change(tensors: layouts.Tensors) -> None:
+        del tensors["model.llm.norm.weight"]
+
+    assert "; 1 tensor is missing: model.llm.norm.weight" in failure(rewrite(checkpoint, change)).title

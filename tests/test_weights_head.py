@@ -50,7 +50,7 @@ def test_load_drafter_detects_mtp_tensors_not_config_flag(checkpoint: Path) -> N
     (checkpoint / "config.json").write_text(json.dumps(layouts.config()))
     missing = find_head(checkpoint)
     assert isinstance(missing, HeadMissing)
-    assert "announces 3 MTP depths, but no safetensors file holds their tensors" in missing.reason
+    assert f"{checkpoint / 'config.json'} announces 3 MTP depths, but no safetensors file there holds" in missing.reason
     with pytest.raises(HeadError, match="announces 3 MTP depths"):
         load_head(checkpoint, target=TARGET)
 
@@ -149,7 +149,7 @@ def test_a_missing_or_damaged_shard_of_the_head_is_the_reason(checkpoint: Path) 
 
 
 def test_without_directory_or_promise(tmp_path: Path) -> None:
-    for directory, what in ((tmp_path / "nowhere", "no directory"), (tmp_path, "has no MTP head")):
+    for directory, what in ((tmp_path / "nowhere", "no directory"), (tmp_path, f"{tmp_path} has no MTP head")):
         missing = find_head(directory)
         assert isinstance(missing, HeadMissing)
         assert what in missing.reason

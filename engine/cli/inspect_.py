@@ -1,4 +1,4 @@
-"""`inkstand inspect`: what a checkpoint directory holds, from its headers alone."""
+"""`inkstand inspect`: what a checkpoint directory holds, without reading its weights."""
 
 from __future__ import annotations
 
@@ -64,6 +64,7 @@ def as_json(findings: Inspection) -> dict[str, Any]:
 def as_text(findings: Inspection) -> str:
     """The findings for people."""
     from engine.weights.head import HeadFound
+    from engine.weights.wording import counted, matrices
 
     head = findings.head
     rows = [("directory", str(findings.directory)), ("family", findings.family or "unknown")]
@@ -76,10 +77,12 @@ def as_text(findings: Inspection) -> str:
             ("weights", f"{findings.parameters / 1e6:.1f} million, {size(findings.nbytes)}"),
             *[("", f"{size(count):>10}  {kind}") for kind, count in Counter(findings.sizes).most_common()],
             *[("", f"{size(count):>10}  {kind}, not used by a text model") for kind, count in findings.skipped.items()],
-            ("packing", "; ".join(f"{count} matrices {how}" for how, count in findings.packing.items())),
+            ("packing", "; ".join(f"{matrices(count)} {how}" for how, count in findings.packing.items())),
         ]
     if isinstance(head, HeadFound):
-        rows.append(("MTP head", f"{head.depths} depths, {size(head.nbytes)}, in {', '.join(head.files)}"))
+        rows.append(
+            ("MTP head", f"{counted(head.depths, 'depth', 'depths')}, {size(head.nbytes)}, in {', '.join(head.files)}")
+        )
     else:
         rows.append(("MTP head", f"none: {head.reason}"))
     rows += [("note", note) for note in findings.notes] + [("problem", problem) for problem in findings.problems]

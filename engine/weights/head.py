@@ -12,6 +12,7 @@ from engine.errors import CheckpointError, ConfigError, HeadError
 from engine.weights.files import list_files, read_headers
 from engine.weights.header import TensorInfo
 from engine.weights.rename import Scope, published_name, scope_of
+from engine.weights.wording import counted
 
 _DEPTH = re.compile(r"(?:.*\.)?mtp\.layers\.(0|[1-9]\d{0,3})\..+")
 
@@ -107,7 +108,7 @@ def _is_head(name: str) -> bool:
 
 def _why_missing(directory: Path) -> str:
     """Tell a promised head from a checkpoint that never had one."""
-    plain = f"{directory.name} has no MTP head: no safetensors file in it holds model.mtp tensors."
+    plain = f"{directory} has no MTP head: no safetensors file in it holds model.mtp tensors."
     try:
         promised = ModelConfig.from_directory(directory).mtp
     except ConfigError:
@@ -115,8 +116,8 @@ def _why_missing(directory: Path) -> str:
     if promised is None:
         return plain
     return (
-        f"config.json of {directory.name} announces {promised.depths} MTP depths, but no safetensors file holds their "
-        "tensors (the original checkpoint keeps them in mtp.safetensors)."
+        f"{directory / 'config.json'} announces {counted(promised.depths, 'MTP depth', 'MTP depths')}, but no "
+        "safetensors file there holds their tensors (the original checkpoint keeps them in mtp.safetensors)."
     )
 
 

@@ -23,6 +23,7 @@ from engine.weights.rename import (
     scope_of,
 )
 from engine.weights.targets import Target
+from engine.weights.wording import counted
 
 _SHOWN = 12
 _NVFP4 = Quantization(16, 4, "nvfp4")
@@ -71,11 +72,11 @@ class Problems:
 
     def error(self, directory: Path) -> CheckpointError:
         parts = [
-            f"{len(items)} {what}: {_some(items)}"
-            for what, items in (
-                ("tensors are missing", self.missing),
-                ("tensors are unexpected", self.unexpected),
-                ("tensors do not fit config.json", self.wrong),
+            f"{counted(len(items), one, many)}: {_some(items)}"
+            for one, many, items in (
+                ("tensor is missing", "tensors are missing", self.missing),
+                ("tensor is unexpected", "tensors are unexpected", self.unexpected),
+                ("tensor does not fit config.json", "tensors do not fit config.json", self.wrong),
             )
             if items
         ]
