@@ -30,15 +30,31 @@ class UserPaths:
 
 
 def user_paths(environ: Mapping[str, str] = os.environ) -> UserPaths:
-    """The platform's usual places, or subdirectories of INKSTAND_HOME."""
+    """The platform's usual places, or subdirectories of INKSTAND_HOME.
+
+    Raises:
+        UserError: INKSTAND_HOME is no directory and cannot become one.
+    """
     home = environ.get(HOME)
     if home:
-        root = Path(home).expanduser().absolute()
+        root = _home_directory(home)
         return UserPaths(root / "data", root / "cache", root / "config", root / "logs")
     from platformdirs import PlatformDirs  # noqa: PLC0415 (not needed when the variable is set)
 
     dirs = PlatformDirs("inkstand", appauthor=False)
     return UserPaths(dirs.user_data_path, dirs.user_cache_path, dirs.user_config_path, dirs.user_log_path)
+
+
+def _home_directory(value: str) -> Path:
+    hint = f"Set {HOME} to a directory, or unset it."
+    try:
+        root = Path(value).expanduser().absolute()
+    except RuntimeError as error:
+        raise UserError(f"{HOME} is {value}, and there is no such user.", hint) from error
+    existing = next(place for place in (root, *root.parents) if os.path.exists(place))  # noqa: PTH110 (raises nothing)
+    if not existing.is_dir():
+        raise UserError(f"{HOME} is {root}, but {existing} is not a directory.", hint)
+    return root
 
 
 def resource(name: str, *, roots: Iterable[Path] | None = None) -> Path:

@@ -246,7 +246,9 @@ def test_messages_from_a_file(fakes: Fakes, tmp_path: Path) -> None:
     [
         (None, "cannot be read"),
         ("{", "is not JSON"),
-        ('[{"role": "wizard", "content": "x"}]', "wizard"),
+        ("[" * 100_000, "is nested too deeply"),
+        ('[{"role": "wizard", "content": "x"}]', "Message 1: role is 'wizard'"),
+        ("{}", "does not hold a list"),
         ('[{"role": "system", "content": "x"}]', "holds a system message already"),
     ],
 )
@@ -260,6 +262,21 @@ def test_a_bad_messages_file_is_named(
     err = capsys.readouterr().err
     assert err.startswith("error: ")
     assert expected in err
+    assert str(file) in err
+    assert not fakes.engine.loads
+
+
+def test_a_messages_file_may_start_with_a_byte_order_mark(fakes: Fakes, tmp_path: Path) -> None:
+    file = tmp_path / "chat.json"
+    file.write_text(json.dumps([{"role": "user", "content": "hi"}]), encoding="utf-8-sig")
+    fakes.session.scripts = [answer()]
+    assert main(["generate", "--messages", str(file)]) == 0
+    assert fakes.session.requests[0]["messages"] == [Message("user", "hi")]
+
+
+def test_an_empty_prompt_is_refused(fakes: Fakes, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["generate", "-p", ""]) == 2
+    assert "The prompt is empty" in capsys.readouterr().err
     assert not fakes.engine.loads
 
 

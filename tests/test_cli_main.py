@@ -103,6 +103,20 @@ def test_the_home_variable_replaces_all_directories(tmp_path: Path) -> None:
     assert tmp_path not in usual.data.parents
 
 
+@pytest.mark.parametrize("below", ["", "inside/it"])
+@pytest.mark.parametrize("line", [["info"], ["models"], ["generate", "-p", "x", "-m", "someone/model"]])
+def test_a_home_that_is_a_file_is_named(
+    line: list[str], below: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "taken"
+    file.write_text("")
+    monkeypatch.setenv("INKSTAND_HOME", str(file / below))
+    assert main(line) == 2
+    err = capsys.readouterr().err
+    assert err.startswith(f"error: INKSTAND_HOME is {file / below}, but {file} is not a directory.")
+    assert main(["--help"]) == 0
+
+
 def test_resources_are_found_inside_the_package_before_beside_it(tmp_path: Path) -> None:
     inside, beside = tmp_path / "engine" / "resources", tmp_path / "resources"
     for root in (inside, beside):

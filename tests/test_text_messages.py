@@ -83,7 +83,7 @@ def call(**fields: object) -> dict[str, object]:
     ],
 )
 def test_a_mistake_is_named_with_its_message_and_field(message: object, field: str) -> None:
-    with pytest.raises(PromptError, match=rf"^Message 1:? .*{field}|^Message 1 {field}") as raised:
+    with pytest.raises(PromptError, match=rf"^Message 2:? .*{field}|^Message 2 {field}") as raised:
         parse_messages([HI, message])
     assert len(str(raised.value)) < 250
     assert raised.value.hint

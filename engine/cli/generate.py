@@ -49,6 +49,8 @@ def run(args: argparse.Namespace) -> int:
     options = generation_options(args)
     effort = parse_effort(args.effort)
     prompt = read_input() if args.prompt == "-" else args.prompt
+    if prompt == "":
+        raise PromptError("The prompt is empty.", "Give a text with -p, or leave the option out.")
     messages = _messages(args, prompt)
     engine = load_engine(args, terminal)
     session = open_session(engine, args)
@@ -124,13 +126,20 @@ def _read_messages(path: Path) -> list[Message]:
     from engine.text import parse_messages
 
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise PromptError(
             f"{path} cannot be read: {error.strerror}.", "Check the path given with --messages."
+        ) from error
+    except RecursionError as error:
+        raise PromptError(
+            f"{path} is nested too deeply.", "It must hold a list of messages with role and content."
         ) from error
     except ValueError as error:
         raise PromptError(
             f"{path} is not JSON: {error}.", "It must hold a list of messages with role and content."
         ) from error
-    return list(parse_messages(document))
+    try:
+        return list(parse_messages(document))
+    except PromptError as error:
+        raise PromptError(f"{path}: {error.title}", error.hint) from error

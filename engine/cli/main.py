@@ -119,7 +119,7 @@ def write_crash_report(argv: Sequence[str]) -> Path:
         directory.mkdir(parents=True, exist_ok=True)
         report = directory / name
         report.write_text(text, encoding="utf-8")
-    except OSError:
+    except (OSError, UserError):
         report = Path(tempfile.mkdtemp(prefix="inkstand-")) / name
         report.write_text(text, encoding="utf-8")
     return report

@@ -26,7 +26,7 @@ def parse_messages(value: object) -> list[Message]:
     The role `developer` becomes `system`; fields that the engine has no use for are ignored.
 
     Raises:
-        PromptError: names the message by its index, the field, and what is expected there.
+        PromptError: names the message by its place, counted from 1, the field, and what is expected there.
     """
     found = cast(dict[str, object], value).get("messages") if isinstance(value, dict) else value
     if not isinstance(found, list) or not found:
@@ -47,7 +47,7 @@ def parse_messages(value: object) -> list[Message]:
 
 def _parse_message(index: int, item: object) -> Message:
     if not isinstance(item, dict):
-        raise PromptError(f"Message {index} is not a JSON object: {_show(item)}.", "Give it a role and a content.")
+        raise PromptError(f"Message {index + 1} is not a JSON object: {_show(item)}.", "Give it a role and a content.")
     fields = cast(dict[str, object], item)
     role = _ROLES.get(name) if isinstance(name := fields.get("role"), str) else None
     if role is None:
@@ -131,7 +131,7 @@ def _optional_text(index: int, fields: Mapping[str, object], field: str) -> str 
 
 
 def _refuse(index: int, field: str, value: object, expected: str) -> NoReturn:
-    raise PromptError(f"Message {index}: {field} is {_show(value)}.", f"It should be {expected}.")
+    raise PromptError(f"Message {index + 1}: {field} is {_show(value)}.", f"It should be {expected}.")
 
 
 def _show(value: object) -> str:
