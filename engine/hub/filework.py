@@ -41,7 +41,9 @@ class FileWork:
         self.verified = 0
         """Most bytes that ever went into the checksum, in file order."""
         self.peak = planned.size if planned.presence == "there" else 0
-        """Most bytes that were ever there in this run: what progress shows, also while the file starts over."""
+        """Most bytes that were ever there in this run."""
+        self._floor = max(planned.have, planned.shown)
+        """What was reported before this run, some of which may be lost: progress stands still until it is there."""
         self._root = plan.target
         self._writes = threading.Condition()
         """Guards the chunk map, the version and the counts below; never held while the disk is waited for."""
@@ -78,7 +80,12 @@ class FileWork:
 
     def progress(self) -> FileProgress:
         verified = self.size if self.state == "ready" else self.verified
-        return FileProgress(self.path, self.size, min(self.peak, self.size), verified, self.state)
+        return FileProgress(self.path, self.size, min(max(self.peak, self._floor), self.size), verified, self.state)
+
+    def note_shown(self) -> None:
+        """Remembers what progress shows of an unfinished file, for the next run. Blocks. Raises HubError."""
+        if self.is_open and (done := self.progress().done) > self._record.shown:
+            self._journal.show(self._record, done)
 
     def open(self, journal: Journal, disk: Disk, chunk: int) -> None:
         """Opens or creates the part file and finds out what it holds. Blocks. Raises HubError."""
@@ -220,22 +227,25 @@ class FileWork:
         return entry
 
     def give_up(self) -> None:
-        """Removes the part file: nothing of it is worth keeping. Blocks."""
+        """Removes the part file: nothing of it is worth keeping. Blocks. Raises HubError."""
+        self.note_shown()
         self._open_part().discard()
         self._part = None
-        self._journal.forget(self.path)
+        self._journal.start_file(self.path, size=self.size, chunk=self._chunk, identity=self.planned.identity)
 
     def close(self) -> None:
         """Remembers half-filled chunks and closes the part file. Blocks. Raises HubError."""
         if self._part is None:
             return
-        part, self._part = self._part, None
+        part = self._part
         try:
+            self.note_shown()
             if rest := list(self._chunks.partial()):
                 part.sync()
                 for chunk, count in rest:
                     self._journal.part(self._record, chunk, count)
         finally:
+            self._part = None
             part.close()
 
     def _open_part(self) -> PartFile:

@@ -97,12 +97,18 @@ def read_downloads(journals: Path) -> list[StoredDownload]:
 def at_rest(job: str, plan: Plan, state: State) -> DownloadProgress:
     """The report of a download that is not running."""
     files = tuple(
-        FileProgress(f.path, f.size, f.have, f.size if f.presence == "there" else 0,
+        FileProgress(f.path, f.size, max(f.have, f.shown), f.size if f.presence == "there" else 0,
                      "ready" if f.presence == "there" else "queued")
         for f in plan.files
     )  # fmt: skip
-    verified = sum(f.verified for f in files)
-    return DownloadProgress(job, plan.request.repo, str(plan.target), state, plan.total, plan.have, verified, files)
+    done, verified = sum(f.done for f in files), sum(f.verified for f in files)
+    return DownloadProgress(job, plan.request.repo, str(plan.target), state, plan.total, done, verified, files)
+
+
+def requeued(progress: DownloadProgress) -> DownloadProgress:
+    """The first report of a download that goes on after `progress`."""
+    files = tuple(f if f.state == "ready" else replace(f, state="queued") for f in progress.files)
+    return replace(progress, state="queued", files=files, rate=None, eta=None, reason=None, cure=None, code=None)
 
 
 def stopped(progress: DownloadProgress, error: HubError) -> DownloadProgress:

@@ -8,6 +8,7 @@ file without what no longer counts.
     {"state": "running"|"paused"|"failed"|"cancelled"|"ready", "reason", "cure", "code"}
     {"file": path, "k": n, "size", "chunk", "identity"}    fetching starts, or starts over; n stands for it from now on
     {"k": n, "c": chunk} · {"k": n, "c": first, "n": count} · {"k": n, "c": chunk, "b": bytes}     bytes that are there
+    {"k": n, "shown": bytes}     the most that progress has ever reported of it, whatever was lost since
     {"k": n, "etag": str} · {"k": n, "naming": true}       the ETag it is pinned to · verified, about to be renamed
     {"done": path, "size", "sha256", "identity", "mtime_ns"}   has its final name; put there by this selection
 """
@@ -40,6 +41,8 @@ class FileRecord:
     partial: dict[int, int] = field(default_factory=dict[int, int])
     etag: str | None = None
     naming: bool = False
+    shown: int = 0
+    """Most bytes that were ever reported as done."""
 
     def chunks(self) -> ChunkMap:
         """Which bytes are there."""
@@ -99,14 +102,23 @@ class Journal:
         self._append(self.state.state)
 
     def start_file(self, path: str, *, size: int, chunk: int, identity: str) -> FileRecord:
-        """Fetching `path` starts from nothing."""
+        """Fetching `path` starts from nothing. Progress of the same version does not go back for it."""
+        old = self.state.files.get(path)
+        shown = old.shown if old is not None and (old.identity, old.size) == (identity, size) else 0
         with self._lock:
-            record = FileRecord(self._next_key, size, chunk, identity)
+            record = FileRecord(self._next_key, size, chunk, identity, shown=shown)
             self._next_key += 1
         self.state.files[path] = record
         line = {"file": path, "k": record.key, "size": size, "chunk": chunk, "identity": identity}
         self._append(line)
+        if shown:
+            self._append({"k": record.key, "shown": shown})
         return record
+
+    def show(self, record: FileRecord, done: int) -> None:
+        """Progress is about to report `done` bytes. A power cut may forget it, a killed process does not."""
+        record.shown = done
+        self._append({"k": record.key, "shown": done}, sync=False)
 
     def full(self, record: FileRecord, chunk: int) -> None:
         """A chunk is synced."""
@@ -132,12 +144,6 @@ class Journal:
         self.state.done[path] = entry
         self._append(_done_line(path, entry))
 
-    def forget(self, path: str) -> None:
-        """`path` is not being fetched any more, and nothing of it is kept."""
-        self.state.files.pop(path, None)
-        self.state.done.pop(path, None)
-        self._rewrite()
-
     def close(self) -> None:
         with self._lock:
             if self._fd >= 0:
@@ -149,13 +155,14 @@ class Journal:
         self.close()
         self.path.unlink(missing_ok=True)
 
-    def _append(self, value: dict[str, Any]) -> None:
+    def _append(self, value: dict[str, Any], *, sync: bool = True) -> None:
         # The newline comes first, so that a line torn by a full disk does not swallow the next one.
         data = b"\n" + json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
         with self._lock:
             try:
                 os.write(self._fd, data)
-                os.fsync(self._fd)
+                if sync:
+                    os.fsync(self._fd)
             except OSError as error:
                 raise disk_error(error, self.path) from error
 
@@ -196,6 +203,8 @@ class Journal:
                 yield {"k": record.key, "c": first, "n": count}
             for chunk, count in record.partial.items():
                 yield {"k": record.key, "c": chunk, "b": count}
+            if record.shown:
+                yield {"k": record.key, "shown": record.shown}
             if record.naming:
                 yield {"k": record.key, "naming": True}
         for path, entry in state.done.items():
@@ -243,6 +252,8 @@ def _apply(state: JournalState, keys: dict[int, FileRecord], line: dict[str, Any
             record.partial[int(line["c"])] = int(line["b"])
         else:
             record.runs.append((int(line["c"]), int(line.get("n", 1))))
+    elif "shown" in line:
+        keys[line["k"]].shown = int(line["shown"])
     elif "etag" in line:
         keys[line["k"]].etag = str(line["etag"])
     elif "naming" in line:

@@ -19,7 +19,7 @@ from filelock import FileLock, Timeout
 from engine.hub.client import HubClient
 from engine.hub.context import TransferContext, TransferSettings
 from engine.hub.errors import BusyError, HubError
-from engine.hub.jobs import at_rest, close_journal, discard_download, job_of, open_journal, read_downloads, stopped
+from engine.hub.jobs import at_rest, close_journal, discard_download, job_of, open_journal, read_downloads, requeued, stopped
 from engine.hub.journal import Journal, read_journal
 from engine.hub.limiter import RateLimiter
 from engine.hub.partfile import Disk, disk_error
@@ -123,7 +123,7 @@ class DownloadManager:
         """Goes on with a paused or failed download. Raises BusyError, KeyError."""
         job = self._jobs[job_id]
         if job.task is None:
-            self._launch(job_id, job.plan)
+            self._launch(job_id, job.plan, before=job.progress)
 
     async def pause(self, job_id: str) -> None:
         """Returns once the download stands still and everything fetched is noted. Raises KeyError."""
@@ -177,9 +177,10 @@ class DownloadManager:
     def _default_client(self, endpoint: str | None) -> HubClient:
         return HubClient(endpoint=endpoint, stall_after=self._settings.stall_after)
 
-    def _launch(self, job_id: str, plan: Plan) -> None:
+    def _launch(self, job_id: str, plan: Plan, *, before: DownloadProgress | None = None) -> None:
         lock = self._lock(job_id)
-        job = _Job(plan, at_rest(job_id, plan, "queued"))
+        # A plan that is older than what its download fetched knows less than the last report.
+        job = _Job(plan, requeued(before) if before else at_rest(job_id, plan, "queued"))
         self._jobs[job_id] = job
         job.task = asyncio.create_task(self._run(job_id, job, lock), name=f"download {plan.request.repo}")
         self._report(job, job.progress)

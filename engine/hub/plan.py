@@ -53,6 +53,8 @@ class PlannedFile:
     presence: Presence = "absent"
     have: int = 0
     """Bytes that are there."""
+    shown: int = 0
+    """Most bytes of it that progress has reported; more than `have` where some were lost."""
 
     @property
     def identity(self) -> str:
@@ -252,6 +254,8 @@ def _look(file: RemoteFile, target: Path, manifest: Manifest | None, state: Jour
         if not (entry and entry.ours):
             raise in_the_way(path)
     part = path.with_name(path.name + PART_SUFFIX)
+    if record and (record.identity, record.size) == (planned.identity, file.size):
+        planned = replace(planned, shown=record.shown)
     if record and part.is_file() and record.holds(planned.identity, file.size, part.stat().st_size):
         return replace(planned, presence="partial", have=record.chunks().done)
     return planned

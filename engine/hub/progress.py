@@ -24,7 +24,11 @@ class FileProgress:
 
 @dataclass(frozen=True, slots=True)
 class DownloadProgress:
-    """A snapshot of one download. `total` stays as planned; `done` and `verified` never fall within one run."""
+    """A snapshot of one download. `total` stays as planned, and `verified` never falls within one run.
+
+    `done` never falls while the files on the hub stay the same, over a pause, a kill and a retry neither: it stands
+    still while bytes that were lost or damaged are fetched again.
+    """
 
     job: str
     repo: str

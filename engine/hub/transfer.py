@@ -61,7 +61,8 @@ class Transfer:
         now = time.monotonic()
         files = tuple(f.progress() for f in context.files)
         total, done = sum(f.size for f in files), sum(f.done for f in files)
-        flow.gained(done)
+        # Bytes that an earlier run had shown and lost are news to this one, though not to who watches.
+        flow.gained(sum(f.peak for f in context.files))
         state = state or self._doing(now)
         trouble = flow.trouble if state == "stalled" else None
         moving = state == "downloading"
@@ -101,6 +102,10 @@ class Transfer:
                 "Free some space, or choose a folder on another volume with --to.",
             )
 
+    def _note_shown(self) -> None:
+        for file in self._context.files:
+            file.note_shown()
+
     async def _work(self) -> None:
         context = self._context
         try:
@@ -130,7 +135,10 @@ class Transfer:
         context, settings = self._context, self._context.settings
         checked = time.monotonic()
         while True:
-            self._report(self.snapshot())
+            snapshot = self.snapshot()
+            # First noted, then shown: a killed run must not have shown more than the next one knows of.
+            await context.in_thread(self._note_shown)
+            self._report(snapshot)
             await asyncio.sleep(settings.tick)
             if time.monotonic() - checked >= settings.space_check:
                 checked = time.monotonic()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import random
+import shutil
 from itertools import pairwise
 from pathlib import Path
 
@@ -214,6 +215,54 @@ async def test_progress_promises(hub: FakeHub, desk: Desk) -> None:
     rates = [p.rate for p in reports if p.rate]
     assert rates
     assert all(p.eta is None or p.eta >= 0 for p in reports)
+
+
+def done_of(reports: list[DownloadProgress]) -> list[int]:
+    return [p.done for p in reports]
+
+
+async def killed_half_way(desk: Desk) -> int:
+    """Leaves the data directory as a kill would. Returns what was shown by then."""
+    copy = desk.home.with_name(desk.home.name + "-copy")
+    async with desk.manager(chunk=4 * CHUNK) as manager:
+        await half_way(desk, manager)
+        shutil.copytree(desk.home, copy)
+        shown = manager.downloads()[0].done
+    shutil.rmtree(desk.home)
+    copy.rename(desk.home)
+    return shown
+
+
+@pytest.mark.parametrize("part_is_lost", [False, True])
+async def test_progress_goes_on_after_a_kill_where_it_stood(hub: FakeHub, desk: Desk, part_is_lost: bool) -> None:
+    """A killed process loses its unfinished chunks; progress stands still while they are fetched again."""
+    shown = await killed_half_way(desk)
+    if part_is_lost:
+        (desk.target / "model.safetensors.part").write_bytes(b"")
+    seen: list[DownloadProgress] = []
+    hub.fault = lambda request: Fault(rate=1e6)
+    async with desk.manager(chunk=4 * CHUNK) as manager:
+        assert (await desk.plan(manager)).have < shown
+        assert (await desk.fetch(manager, seen.append)).state == "ready"
+    assert done_of(seen) == sorted(done_of(seen))
+    assert seen[0].done >= shown
+    desk.check(FILES)
+
+
+async def test_progress_goes_on_after_a_pause_and_a_failure_where_it_stood(hub: FakeHub, desk: Desk) -> None:
+    seen: list[DownloadProgress] = []
+    async with desk.manager(max_damaged=0) as manager:
+        manager.subscribe(seen.append)
+        job = await half_way(desk, manager)
+        await manager.pause(job)
+        hub.fault = lambda request: Fault(flip=len(WEIGHTS) - 1) if request.file == "model.safetensors" else None
+        await manager.resume(job)
+        assert (await manager.wait(job)).code == "checksum"
+    hub.fault = lambda request: None
+    async with desk.manager() as manager:
+        assert (await desk.fetch(manager, seen.append)).state == "ready"
+    assert done_of(seen) == sorted(done_of(seen))
+    desk.check(FILES)
 
 
 class FullDisk(Disk):
