@@ -26,7 +26,8 @@ def measure_overhead(pairs: int) -> list[Figure]:
     """Takes turns: an answer in the open window, one of the command, each while the other is idle.
 
     Raises:
-        RuntimeError: the two did not write the same tokens, so their speeds cannot be compared.
+        RuntimeError: an answer failed, or the two did not write the same tokens, so that their speeds cannot be
+            compared.
     """
     window: list[float] = []
     command: list[float] = []
@@ -43,7 +44,8 @@ def measure_overhead(pairs: int) -> list[Figure]:
             await settled(gui)
             shares.append(100 * (time.thread_time() - cpu) / (time.perf_counter() - began))
             answer = s.chat.path[-1]
-            assert answer.stats is not None
+            if answer.state != "done" or answer.stats is None:
+                raise RuntimeError(f"the answer in the window {answer.state}: {answer.error}")
             window.append(answer.stats["decode_tps"])
             result = await _generate(s.chat.effort)
             command.append(result["stats"]["decode_tps"])
