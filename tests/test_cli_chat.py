@@ -88,6 +88,15 @@ def test_reasoning_and_figures_are_dimmed_only_on_a_terminal() -> None:
         assert "Count syllables.\n\nFoam.\n" in show(environ)
 
 
+def test_reasoning_in_many_pieces_is_dimmed_as_one() -> None:
+    pieces: list[Event] = [TextDelta("reasoning", piece) for piece in ("Count", " syl", "lables.")]
+    screen = Screen()
+    session = FakeSession([[*pieces, *answer("Foam.")[2:]], [*pieces, Failed(PromptError("Full.", "Shorten it."))]])
+    Conversation(session, GenerationOptions(), Terminal(screen, screen, {}), effort=0.9).run(Lines("haiku", "more"))
+    assert "\x1b[2mCount syllables.\x1b[22m\n\nFoam.\n" in screen.getvalue()
+    assert "\x1b[2mCount syllables.\x1b[22m\n\x1b[2merror: Full." in screen.getvalue()
+
+
 def test_the_drafter_is_switched_between_answers() -> None:
     session = FakeSession([answer("one"), answer("two")])
     _, screen = chat(session, "/mtp off", "first", "/mtp on", "second", "/mtp", "/mtp sideways")
@@ -129,7 +138,7 @@ def test_stats_shows_everything_measured() -> None:
     assert "5 of 8, 62 %" in screen
     assert "100%, 50%, 50%, 50%" in screen
     assert "28 in (0 cached), 8 out" in screen
-    assert "plain steps       0, – ms each" in screen
+    assert "plain steps       0\n" in screen
 
 
 def test_quit_help_and_unknown_commands() -> None:

@@ -102,8 +102,8 @@ def test_convert_writes_a_checkpoint_that_generates(tmp_path: Path, capsys: pyte
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (["--quantize", "7"], "7 bits"),
-        (["--quantize", "4:13"], "13"),
+        (["--quantize", "7"], "-q/--quantize 7: "),
+        (["--set", "mtp=4:13"], "--set mtp 4:13: "),
         (["--quantize", "mxfp5"], "mxfp5"),
         (["--quantize", "4:x"], "4:x"),
         (["--set", "expert=4"], "--set expert=4"),

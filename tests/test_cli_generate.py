@@ -163,12 +163,21 @@ def test_json_has_null_where_there_were_no_rounds(fakes: Fakes, capsys: pytest.C
 
 
 def test_figures_show_a_dash_where_nothing_was_measured(fakes: Fakes, capsys: pytest.CaptureFixture[str]) -> None:
-    fakes.session.scripts = [answer(stats=plain_stats(), draft=DraftStatus("none", "none", "off", None, None))]
+    fakes.session.scripts = [answer(stats=plain_stats())]
     main(["generate", "-p", "x"])
     err = capsys.readouterr().err
     assert "– tokens/round" in err
     assert "– accepted" in err
-    assert "1 plain steps" in err
+    assert err.endswith(" · 1 plain step\n")
+
+
+def test_figures_of_a_drafter_are_left_out_where_none_ran(fakes: Fakes, capsys: pytest.CaptureFixture[str]) -> None:
+    fakes.session.scripts = [answer(stats=plain_stats(), draft=DraftStatus("none", "none", "off", None, None))]
+    main(["generate", "-p", "x"])
+    err = capsys.readouterr().err
+    assert "2.0 tok/s · TTFT 0.50 s" in err
+    assert "tokens/round" not in err
+    assert "accepted" not in err
     assert "drafter:" not in err
 
 
@@ -176,7 +185,8 @@ def test_figures_show_a_dash_where_nothing_was_measured(fakes: Fakes, capsys: py
     ("status", "expected"),
     [
         (DraftStatus("auto", "none", "no model.mtp tensors", None, None), "ran none: no model.mtp tensors"),
-        (DraftStatus("mtp", "mtp", "clamped to 5", "stateful", 5), "asked for mtp, ran mtp: clamped to 5"),
+        (DraftStatus("mtp", "mtp", "clamped to 5", "stateful", 5), "drafter: clamped to 5\n"),
+        (DraftStatus("auto", "mtp", "clamped to 5", "stateful", 5), "drafter: clamped to 5\n"),
         (DraftStatus("mtp", "none", None, None, None), "asked for mtp, ran none"),
     ],
 )

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import engine
-from engine.cli.main import main
+from engine.cli.main import build_parser, main
 from engine.errors import UserError
 from engine.paths import resource, user_paths
 
@@ -29,6 +29,13 @@ def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
 def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([command, "--help"]) == 0
     assert f"usage: inkstand {command}" in capsys.readouterr().out
+
+
+def test_every_option_of_generate_explains_itself() -> None:
+    (commands,) = (action for action in build_parser()._actions if action.dest == "command")
+    for name, command in commands.choices.items():  # type: ignore[union-attr]
+        if name in {"chat", "generate"}:
+            assert [action.dest for action in command._actions if not action.help] == []
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:

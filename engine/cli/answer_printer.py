@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TextIO
 
-from engine.cli.terminal import Terminal
+from engine.cli.terminal import DIM, UNDIM, Terminal
 from engine.events import (
     Cancelled,
     Event,
@@ -34,6 +34,8 @@ class AnswerPrinter:
         self._open: TextIO | None = None
         """The stream whose last line has not been ended yet."""
         self._channel: str | None = None
+        self._dimmed: TextIO | None = None
+        """The stream that shows what is written to it dimmed, until told otherwise."""
 
     def follow(self, events: Iterable[Event]) -> tuple[Generation, bool]:
         """Consumes the events; returns the answer and whether it was cancelled.
@@ -41,6 +43,12 @@ class AnswerPrinter:
         Raises:
             BaseException: the error of a `Failed`.
         """
+        try:
+            return self._follow(events)
+        finally:
+            self._undim()
+
+    def _follow(self, events: Iterable[Event]) -> tuple[Generation, bool]:
         for event in events:
             match event:
                 case TextDelta(channel="reasoning", text=text):
@@ -76,11 +84,23 @@ class AnswerPrinter:
             if channel == "text" and stream.isatty():
                 stream.write("\n")
         self._channel = channel
-        stream.write(self._terminal.dim(text, stream) if dim else text)
+        if dim and self._dimmed is None and self._terminal.styled(stream):
+            stream.write(DIM)
+            self._dimmed = stream
+        elif not dim:
+            self._undim()
+        stream.write(text)
         stream.flush()
         self._open = None if text.endswith("\n") else stream
 
+    def _undim(self) -> None:
+        if self._dimmed is not None:
+            self._dimmed.write(UNDIM)
+            self._dimmed.flush()
+            self._dimmed = None
+
     def _end_line(self) -> None:
+        self._undim()
         if self._open is not None:
             self._open.write("\n")
             self._open.flush()

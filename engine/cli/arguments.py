@@ -135,15 +135,26 @@ def add_sampling_options(parser: argparse.ArgumentParser, *, max_tokens: int | N
         help="0 is greedy (default)",
     )
     group.add_argument(
-        "--top-p", type=real("above 0 and at most 1", lambda value: 0 < value <= 1), default=1.0, metavar="P"
+        "--top-p",
+        type=real("above 0 and at most 1", lambda value: 0 < value <= 1),
+        default=1.0,
+        metavar="P",
+        help="sample from the most likely tokens that together have probability P (default: 1, all)",
     )
     group.add_argument(
         "--top-k",
         type=integer("a whole number of at least 0 (0 keeps all)", lambda value: value >= 0),
         default=0,
         metavar="K",
+        help="sample from the K most likely tokens (default: 0, all)",
     )
-    group.add_argument("--min-p", type=unit, default=0.0, metavar="P")
+    group.add_argument(
+        "--min-p",
+        type=unit,
+        default=0.0,
+        metavar="P",
+        help="leave out tokens less likely than P times the most likely one (default: 0, none)",
+    )
     group.add_argument(
         "--repetition-penalty",
         type=real("above 0 and at most 100", lambda value: 0 < value <= 100),
@@ -151,8 +162,20 @@ def add_sampling_options(parser: argparse.ArgumentParser, *, max_tokens: int | N
         metavar="X",
         help="divides the logits of tokens in the prompt or the answer (default: 1)",
     )
-    group.add_argument("--presence-penalty", type=penalty, default=0.0, metavar="X")
-    group.add_argument("--frequency-penalty", type=penalty, default=0.0, metavar="X")
+    group.add_argument(
+        "--presence-penalty",
+        type=penalty,
+        default=0.0,
+        metavar="X",
+        help="subtracted from the logits of tokens that the answer holds (default: 0)",
+    )
+    group.add_argument(
+        "--frequency-penalty",
+        type=penalty,
+        default=0.0,
+        metavar="X",
+        help="subtracted from a token's logit for each time that the answer holds it (default: 0)",
+    )
     group.add_argument(
         "--stop", type=non_empty, action="append", default=[], metavar="S", help="end before this text; may be repeated"
     )

@@ -14,7 +14,7 @@ from engine.cli.arguments import (
 )
 from engine.cli.line_reader import LineReader
 from engine.cli.loading import load_engine, open_session
-from engine.cli.terminal import Terminal
+from engine.cli.terminal import Terminal, counted
 from engine.errors import PromptError
 
 if TYPE_CHECKING:
@@ -55,5 +55,5 @@ def _greeting(engine: Engine, *, drafting: bool) -> str:
     if not engine.head_depths:
         drafter = f"no MTP head: {engine.head_reason}"
     else:
-        drafter = f"MTP head with {engine.head_depths} depths, {'on' if drafting else 'off'}"
+        drafter = f"MTP head with {counted(engine.head_depths, 'depth')}, {'on' if drafting else 'off'}"
     return f"{drafter}. /help lists the commands, Ctrl-C stops an answer, Ctrl-D leaves."

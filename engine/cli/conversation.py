@@ -106,7 +106,7 @@ class Conversation:
             generation, cancelled = printer.follow(events)
         self._last = generation
         self.history = [*history, generation.message] if generation.token_ids else history[:-1]
-        self._terminal.note(("stopped · " if cancelled else "") + stats_line(generation.stats))
+        self._terminal.note(("stopped · " if cancelled else "") + stats_line(generation.stats, generation.draft))
         if truth := truth_line(generation.draft):
             self._terminal.note(truth)
 

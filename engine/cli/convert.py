@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from engine.cli.arguments import Subparsers, UsageError
 from engine.cli.terminal import Terminal, size
+from engine.errors import UserError
 
 if TYPE_CHECKING:
     from engine.model.linear import Quantization
@@ -88,12 +89,19 @@ def parse_recipe(default: str, assignments: list[str]) -> Recipe:
                 f"--set {assignment} names no class of matrices.",
                 f"Write CLASS=HOW, with one of {', '.join(QUANTIZED_CLASSES)}.",
             )
-        classes[known[name]] = _quantization(how)
-    return Recipe(_quantization(default), classes)
+        classes[known[name]] = _quantization(f"--set {name}", how)
+    return Recipe(_quantization("-q/--quantize", default), classes)
 
 
-def _quantization(how: str) -> Quantization | None:
-    """Parses one of `_SPEC`."""
+def _quantization(option: str, how: str) -> Quantization | None:
+    """Parses one of `_SPEC`. Raises `UsageError` with the option's name."""
+    try:
+        return _parse(how)
+    except UserError as error:
+        raise UsageError(f"{option} {how}: {error.title}", error.hint) from error
+
+
+def _parse(how: str) -> Quantization | None:
     from engine.weights.recipe import setting
 
     if how == "none":

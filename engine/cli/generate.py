@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         terminal.write(json.dumps(as_json(generation), ensure_ascii=False) + "\n")
     else:
-        terminal.note(stats_line(generation.stats))
+        terminal.note(stats_line(generation.stats, generation.draft))
         if truth := truth_line(generation.draft):
             terminal.note(truth)
     return 130 if cancelled else 0

@@ -36,7 +36,8 @@ def load_engine(args: argparse.Namespace, terminal: Terminal) -> Engine:
     for report in engine.reports:
         if report.skipped:
             kinds = " and ".join(f"{len(names)} {kind}" for kind, names in report.skipped.items())
-            terminal.note(f"Skipped {kinds} tensors, which a text model has no use for.")
+            tensors = "tensor" if sum(map(len, report.skipped.values())) == 1 else "tensors"
+            terminal.note(f"Skipped {kinds} {tensors}, which a text model has no use for.")
         for note in report.notes:
             terminal.note(note)
     return engine

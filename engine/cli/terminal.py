@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 DASH = "–"
 """Shown where nothing was measured."""
 
+DIM, UNDIM = "\x1b[2m", "\x1b[22m"
+"""Escape sequences around fainter text."""
+
 
 class Terminal:
     """Standard output and standard error, each with or without colour.
@@ -38,7 +41,7 @@ class Terminal:
 
     def dim(self, text: str, stream: TextIO) -> str:
         """`text` in a fainter colour where `stream` can show it."""
-        return f"\x1b[2m{text}\x1b[22m" if text and self.styled(stream) else text
+        return f"{DIM}{text}{UNDIM}" if text and self.styled(stream) else text
 
     def write(self, text: str) -> None:
         """Part of an answer, shown at once."""
@@ -55,7 +58,7 @@ class Terminal:
     def progress(self, fraction: float, message: str) -> None:
         """Replaces the progress line; nothing where standard error is no terminal. `fraction` is in [0, 1]."""
         if self.styled(self.err):
-            self.err.write(f"\r\x1b[K\x1b[2m{message} {fraction:.0%}\x1b[22m")
+            self.err.write(f"\r\x1b[K{DIM}{message} {fraction:.0%}{UNDIM}")
             self.err.flush()
             self._progress_shown = True
 
@@ -67,17 +70,19 @@ class Terminal:
             self._progress_shown = False
 
 
-def stats_line(stats: GenerationStats) -> str:
-    """One line about an answer: tokens per round first, a dash where nothing was measured."""
-    parts = [
-        f"{_figure(stats.acceptance_length, '.2f')} tokens/round",
-        f"{_figure(stats.decode_tps, '.1f')} tok/s",
-        f"{_percent(stats.acceptance_rate)} accepted",
-        f"TTFT {_figure(stats.ttft_s, '.2f')} s",
-        f"{stats.rounds} rounds",
-    ]
+def stats_line(stats: GenerationStats, draft: DraftStatus) -> str:
+    """One line about an answer: tokens per round first, a dash where nothing was measured.
+
+    What only a drafter has is left out where none ran.
+    """
+    drafted = draft.effective != "none" or stats.rounds > 0
+    parts = [f"{_figure(stats.acceptance_length, '.2f')} tokens/round"] if drafted else []
+    parts.append(f"{_figure(stats.decode_tps, '.1f')} tok/s")
+    if drafted:
+        parts.append(f"{_percent(stats.acceptance_rate)} accepted")
+    parts += [f"TTFT {_figure(stats.ttft_s, '.2f')} s", counted(stats.rounds, "round")]
     if stats.plain_steps:
-        parts.append(f"{stats.plain_steps} plain steps")
+        parts.append(counted(stats.plain_steps, "plain step"))
     return " · ".join(parts)
 
 
@@ -88,8 +93,8 @@ def stats_table(stats: GenerationStats) -> str:
         ("tokens per round", _figure(stats.acceptance_length, ".2f")),
         ("drafts accepted", f"{stats.accepted} of {stats.drafted}, {_percent(stats.acceptance_rate)}"),
         ("by position", positions),
-        ("rounds", f"{stats.rounds}, {_figure(stats.ms_per_round, '.1f')} ms each"),
-        ("plain steps", f"{stats.plain_steps}, {_figure(stats.ms_per_plain_step, '.1f')} ms each"),
+        ("rounds", _timed(stats.rounds, stats.ms_per_round)),
+        ("plain steps", _timed(stats.plain_steps, stats.ms_per_plain_step)),
         ("near-ties", str(stats.near_ties)),
         ("tokens", f"{stats.prompt_tokens} in ({stats.cached_tokens} cached), {stats.completion_tokens} out"),
         ("first token", f"{_figure(stats.ttft_s, '.3f')} s"),
@@ -105,6 +110,8 @@ def truth_line(draft: DraftStatus) -> str | None:
         return None
     if draft.effective in {draft.requested, "mtp"} and draft.reason is None:
         return None
+    if draft.effective == draft.requested or (draft.requested, draft.effective) == ("auto", "mtp"):
+        return f"drafter: {draft.reason}"
     because = f": {draft.reason}" if draft.reason else ""
     return f"drafter: asked for {draft.requested}, ran {draft.effective}{because}"
 
@@ -115,6 +122,15 @@ def size(count: int | None) -> str:
         return DASH
     unit, name = next(((unit, name) for unit, name in ((1e9, "GB"), (1e6, "MB")) if count >= unit), (1e3, "kB"))
     return f"{count / unit:.1f} {name}"
+
+
+def counted(count: int, one: str, many: str | None = None) -> str:
+    """A number with the noun it counts; `many` is the plural where an s does not make it."""
+    return f"{count} {one if count == 1 else many or one + 's'}"
+
+
+def _timed(count: int, each_ms: float | None) -> str:
+    return str(count) if each_ms is None else f"{count}, {each_ms:.1f} ms each"
 
 
 def _figure(value: float | None, form: str) -> str:
