@@ -43,6 +43,17 @@ class KeyView:
     first: int
 
 
+@dataclass(frozen=True, slots=True)
+class KVCopy:
+    """Where a `KVCache` stood, and what a windowed one held."""
+
+    offset: int
+    start: int
+    base: int
+    rows: tuple[mx.array, mx.array] | None
+    """Keys and values from `base` on; None without a window, or before the first row."""
+
+
 class KVCache:
     """Keys and values of one attention layer.
 
@@ -111,23 +122,32 @@ class KVCache:
         self.offset = self.start = self.base = position
         self.keys = self.values = None
 
-    def copy_window(self) -> tuple[int, mx.array, mx.array] | None:
-        """The rows a windowed cache needs to go on from here, as arrays of their own, or None."""
+    def copy(self) -> KVCopy:
+        """What `paste` needs to come back here; the rows of a windowed cache as arrays of their own."""
         if self.window is None or self.keys is None or self.values is None:
-            return None
+            return KVCopy(self.offset, self.start, self.base, None)
         low = max(self.base, align_down(max(0, self.offset - self.window + 1 - ROLLBACK_ROWS)))
         rows = slice(low - self.base, self.offset - self.base)
-        return low, mx.contiguous(self.keys[:, :, rows]), mx.contiguous(self.values[:, :, rows])
+        held = mx.contiguous(self.keys[:, :, rows]), mx.contiguous(self.values[:, :, rows])
+        return KVCopy(self.offset, self.start, low, held)
 
-    def paste_window(self, offset: int, window: tuple[int, mx.array, mx.array] | None) -> None:
-        """Go back to `offset` with what `copy_window` returned there."""
-        if window is None:
-            self.offset = offset
+    def paste(self, copy: KVCopy) -> None:
+        """Go back to where `copy` was taken.
+
+        Raises:
+            ValueError: the cache keeps all rows in place and was restarted since.
+        """
+        if self.window is None:
+            if copy.start != self.start:
+                raise ValueError("the keys of that time are gone")
+            self.offset = copy.offset
             return
-        low, keys, values = window
-        capacity = align_up(offset - low) + GROWTH
-        pad = [(0, 0), (0, 0), (0, capacity - keys.shape[2]), (0, 0)]
-        self.keys, self.values, self.base, self.offset = mx.pad(keys, pad), mx.pad(values, pad), low, offset
+        self.offset, self.start, self.base = copy.offset, copy.start, copy.base
+        self.keys = self.values = None
+        if copy.rows is not None:
+            spare = align_up(copy.offset - copy.base) + GROWTH - copy.rows[0].shape[2]
+            pad: list[tuple[int, int]] = [(0, 0), (0, 0), (0, spare), (0, 0)]
+            self.keys, self.values = mx.pad(copy.rows[0], pad), mx.pad(copy.rows[1], pad)
 
     def rows(self) -> tuple[mx.array, mx.array] | None:
         """The valid rows in the buffer, oldest first (for comparison in tests and reports)."""
@@ -201,12 +221,11 @@ class Snapshot:
     """A `Mark` that outlives any later use of the cache: windowed keys are copied."""
 
     mark: Mark
-    window: tuple[int, mx.array, mx.array] | None
+    kv: KVCopy
 
     @property
     def arrays(self) -> list[mx.array]:
-        held = [inputs for inputs, _ in self.mark.convs if inputs is not None]
-        return held if self.window is None else [*held, *self.window[1:]]
+        return [*(inputs for inputs, _ in self.mark.convs if inputs is not None), *(self.kv.rows or ())]
 
 
 class LayerCache:
@@ -247,11 +266,15 @@ class LayerCache:
 
     def snapshot(self) -> Snapshot:
         self.compact()
-        return Snapshot(self.mark(), self.kv.copy_window())
+        return Snapshot(self.mark(), self.kv.copy())
+
+    def can_rewind(self, snapshot: Snapshot) -> bool:
+        """Whether the keys of that time are still there."""
+        return self.kv.window is not None or self.kv.start == snapshot.kv.start
 
     def rewind(self, snapshot: Snapshot) -> None:
-        """Go back to `snapshot`; the keys of a layer without a window must still hold its rows."""
-        self.kv.paste_window(snapshot.mark.offset, snapshot.window)
+        """Go back to `snapshot`. Raises ValueError where a layer without a window was restarted since."""
+        self.kv.paste(snapshot.kv)
         self._restore_convs(snapshot.mark)
 
     def _restore_convs(self, mark: Mark) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import mlx.core as mx
 
 from engine.answer import Answer
+from engine.cache import ROLLBACK_ROWS
 from engine.decode.chained import ChainedDrafter
 from engine.decode.drafter import Drafter
 from engine.decode.loop import DecodeLoop, Rollback, Step
@@ -123,8 +124,8 @@ class Session:
             return 1
         most = self.drafter.max_drafts
         default = self.engine.head_depths + 2 if most is None else most + 1
-        asked = self._block_size or default
-        return asked if most is None else min(asked, most + 1)
+        # A windowed cache takes back no more than ROLLBACK_ROWS rejected drafts.
+        return min(self._block_size or default, (ROLLBACK_ROWS if most is None else most) + 1)
 
     def draft_status(self) -> DraftStatus:
         """What was asked of the drafter, what runs, and why the two differ."""
@@ -135,10 +136,9 @@ class Session:
             return DraftStatus(requested, "none", "The drafter is switched off.", self.schedule, None)
         reason = None
         if self._block_size is not None and self._block_size != self.block_size:
-            reason = (
-                f"A block size of {self._block_size} was asked for; the head has {self.drafter.max_drafts} depths, "
-                f"so {self.block_size} is used."
-            )
+            most = self.drafter.max_drafts
+            why = f"a round takes {ROLLBACK_ROWS} drafts" if most is None else f"the head has {most} depths"
+            reason = f"A block size of {self._block_size} was asked for; {why}, so {self.block_size} is used."
         return DraftStatus(requested, "mtp", reason, self.schedule, self.block_size)
 
     # What the owner of MLX does

@@ -64,6 +64,15 @@ def test_min_p_is_relative_to_the_best() -> None:
     assert [i for i, p in enumerate(probabilities(min_p=0.1)) if p] == np.flatnonzero(base >= 0.1 * base.max()).tolist()
 
 
+@pytest.mark.parametrize(
+    "extreme", [{"temperature": 1e-3}, {"temperature": 1.0, "top_p": 1e-50}, {"temperature": 100.0, "min_p": 1.0}]
+)
+def test_extreme_values_leave_the_best_token(extreme: dict[str, float]) -> None:
+    p = sampler(**extreme).probabilities(LOGITS * 30)[0].tolist()
+    assert p[6] == pytest.approx(1.0)
+    assert sum(p) == pytest.approx(1.0)
+
+
 def test_penalties_follow_their_definitions() -> None:
     made = sampler(repetition_penalty=2.0, presence_penalty=0.25, frequency_penalty=0.5)
     made.commit([6, 6, 4])
@@ -93,7 +102,9 @@ def test_row_i_of_a_block_is_penalised_for_the_drafts_before_it() -> None:
         ("top_p", 1.01),
         ("top_k", -1),
         ("min_p", 1.5),
+        ("temperature", 1e-40),
         ("repetition_penalty", 0.0),
+        ("repetition_penalty", 1e-45),
         ("presence_penalty", math.nan),
         ("frequency_penalty", math.inf),
         ("max_tokens", 0),
@@ -238,6 +249,15 @@ def test_a_drafter_with_the_target_s_distribution_is_always_accepted() -> None:
         draft = Draft(chain.draw(p[:3]), p[:3])
         accepted += judge(logits, draft, chain).accepted.item()
     assert accepted == 900
+
+
+def test_the_near_tie_margin_is_that_of_the_logits_before_penalties() -> None:
+    chain = Sampler(GenerationOptions(presence_penalty=29.9), 8, [])
+    chain.commit([6])
+    logits = mx.array([[0.0, 0, 0, 0, 0, 0, 30.0, 0]] * 2)
+    verdict = judge(logits, Draft(mx.array([6], mx.int32), None), chain)
+    assert verdict.tops is not None
+    assert verdict.tops.tolist() == [30.0, 30.0]
 
 
 def test_a_certain_drafter_is_accepted_with_the_target_s_probability() -> None:

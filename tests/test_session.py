@@ -316,3 +316,45 @@ def test_the_chained_schedule_restores_the_deeper_blocks_each_round() -> None:
     assert isinstance(drafter, ChainedDrafter)
     assert [cache.offset for cache in drafter.caches[1:]] == [0, 0]
     assert drafter.caches[0].offset >= len(made.target.ids) - 6
+
+
+@pytest.mark.parametrize("schedule", ["stateful", "chained"])
+@pytest.mark.parametrize(("length", "chunk"), [(21, 512), (350, 512), (700, 128)])
+def test_regenerating_after_a_long_answer_goes_back_over_a_moved_window(schedule: str, length: int, chunk: int) -> None:
+    """At the boundary the drafter had not read the prompt yet; by the end its windows have moved on."""
+    prompt = (PROMPT * 40)[:length]
+    made = session(schedule=schedule, prefill_chunk=chunk)
+    first = answer(made, prompt, 500)
+    again = answer(made, prompt, 40)
+    assert again.token_ids == first.token_ids[:40]
+    assert again.stats.cached_tokens == length
+    fresh = answer(session(schedule=schedule), prompt, 40)
+    assert (again.stats.rounds, again.stats.accepted) == (fresh.stats.rounds, fresh.stats.accepted)
+    assert_consistent(made)
+
+
+def test_a_rewind_behind_a_new_priming_drafts_as_a_fresh_session() -> None:
+    """A global depth that lost its old keys is primed again from the log, and so is what reads its rows."""
+    prompt = (PROMPT * 40)[:700]
+    made = session(prefill_chunk=128)
+    made.set_drafting(True)
+    steps = 0
+    for event in made.continue_ids(prompt, GenerationOptions(max_tokens=1300)):
+        steps += isinstance(event, RoundDone)
+        made.set_drafting(steps < 8 or steps > 1200)
+    drafter = made.drafter
+    assert isinstance(drafter, StatefulDrafter)
+    assert drafter.caches[1].kv.start > 0
+    again = answer(made, prompt, 60)
+    fresh = answer(session(prefill_chunk=128), prompt, 60)
+    assert again.token_ids == fresh.token_ids
+    assert (again.stats.rounds, again.stats.per_position) == (fresh.stats.rounds, fresh.stats.per_position)
+
+
+def test_a_chained_block_is_as_long_as_a_window_can_forget() -> None:
+    made = session(schedule="chained", block_size=1000)
+    result = answer(made, (PROMPT * 3)[:60], 60)
+    assert result.draft.block_size == 33
+    assert result.draft.reason is not None
+    assert "1000" in result.draft.reason
+    assert result.token_ids == answer(session(drafting=False), (PROMPT * 3)[:60], 60).token_ids

@@ -27,7 +27,7 @@ class Verdict:
     margins: mx.array | None
     """Greedy: float32 [k + 1], the best score minus the second best."""
     tops: mx.array | None
-    """Greedy: float32 [k + 1], the best score."""
+    """Greedy: float32 [k + 1], the magnitude of the best logit, before or after penalties."""
 
     @property
     def arrays(self) -> list[mx.array]:
@@ -46,8 +46,10 @@ def judge(logits: mx.array, draft: Draft, sampler: Sampler) -> Verdict:
     if sampler.greedy:
         best = mx.argmax(scores, axis=-1).astype(mx.int32)
         top = mx.max(scores, axis=-1)
+        # Kernels round in proportion to the logit, whatever a penalty makes of it afterwards.
+        size = mx.maximum(mx.abs(top), mx.abs(mx.take_along_axis(logits, best[:, None], axis=-1)[:, 0]))
         others = mx.where(mx.arange(scores.shape[-1])[None] == best[:, None], -mx.inf, scores)
-        return Verdict(standing(best[:-1] == draft.tokens), best, top - mx.max(others, axis=-1), mx.abs(top))
+        return Verdict(standing(best[:-1] == draft.tokens), best, top - mx.max(others, axis=-1), size)
     p = sampler.probabilities(scores)
     if draft.probabilities is None:
         # A drafter without a distribution proposes its token with certainty.

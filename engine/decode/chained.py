@@ -24,7 +24,6 @@ from engine.model.mtp import MTPHead
 @dataclass(frozen=True, slots=True)
 class _State:
     cache: Snapshot
-    start: int
     log: RowLog
     seed: mx.array | None
 
@@ -96,16 +95,15 @@ class ChainedDrafter:
         return held if self._seed is None else [*held, self._seed]
 
     def snapshot(self) -> _State:
-        return _State(self.caches[0].snapshot(), self.caches[0].kv.start, self._log.copy(), self._seed)
+        return _State(self.caches[0].snapshot(), self._log.copy(), self._seed)
 
     def rewind(self, snapshot: _State) -> None:
         self._log, self._seed, self._marks = snapshot.log.copy(), snapshot.seed, None
         cache = self.caches[0]
-        if cache.kv.window is None and cache.kv.start != snapshot.start:
-            cache.restart(0)
-        else:
+        if cache.can_rewind(snapshot.cache):
             cache.rewind(snapshot.cache)
-            cache.kv.start = snapshot.start
+        else:
+            cache.restart(0)
 
     def reset(self) -> None:
         self._seed = self._marks = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from engine.errors import PromptError
@@ -38,17 +37,16 @@ class GenerationOptions:
             if not ok:
                 raise PromptError(f"{name} is {getattr(self, name)!r}.", f"It must be {accepted}.")
 
-        def finite(value: float) -> bool:
-            return math.isfinite(value)
-
         check("max_tokens", "at least 1", self.max_tokens is None or self.max_tokens >= 1)
-        check("temperature", "a number from 0 to 100", finite(self.temperature) and 0 <= self.temperature <= 100)
-        check("top_p", "above 0 and at most 1", finite(self.top_p) and 0 < self.top_p <= 1)
+        check(
+            "temperature", "0 (greedy), or from 0.001 to 100", self.temperature == 0 or 1e-3 <= self.temperature <= 100
+        )
+        check("top_p", "above 0 and at most 1", 0 < self.top_p <= 1)
         check("top_k", "0 (all) or more", self.top_k >= 0)
-        check("min_p", "from 0 to 1", finite(self.min_p) and 0 <= self.min_p <= 1)
-        check("repetition_penalty", "above 0", finite(self.repetition_penalty) and self.repetition_penalty > 0)
-        check("presence_penalty", "a finite number", finite(self.presence_penalty))
-        check("frequency_penalty", "a finite number", finite(self.frequency_penalty))
+        check("min_p", "from 0 to 1", 0 <= self.min_p <= 1)
+        check("repetition_penalty", "from 0.01 to 100", 0.01 <= self.repetition_penalty <= 100)
+        check("presence_penalty", "from -100 to 100", -100 <= self.presence_penalty <= 100)
+        check("frequency_penalty", "from -100 to 100", -100 <= self.frequency_penalty <= 100)
         check("stop", "without empty strings", all(self.stop))
         check("seed", "from 0 to 2**63 - 1", self.seed is None or 0 <= self.seed < 2**63)
 

@@ -79,7 +79,8 @@ class Sampler:
     def probabilities(self, scores: mx.array) -> mx.array:
         """The distribution that tokens are drawn from, [R, V]; temperature must be above 0."""
         options = self.options
-        scores = scores / options.temperature
+        # Shifted first: a small temperature must not divide the best score to infinity.
+        scores = (scores - mx.max(scores, axis=-1, keepdims=True)) / options.temperature
         if 0 < options.top_k < scores.shape[-1]:
             kth = mx.min(mx.topk(scores, options.top_k, axis=-1), axis=-1, keepdims=True)
             scores = mx.where(scores < kth, -mx.inf, scores)
@@ -88,7 +89,8 @@ class Sampler:
             order = mx.argsort(-p, axis=-1)
             ranked = mx.take_along_axis(p, order, axis=-1)
             before = mx.cumsum(ranked, axis=-1) - ranked
-            ranked = mx.where(before < options.top_p, ranked, 0.0)
+            kept = (before < options.top_p) | (mx.arange(p.shape[-1]) == 0)
+            ranked = mx.where(kept, ranked, 0.0)
             p = mx.put_along_axis(mx.zeros_like(p), order, ranked, axis=-1)
         if options.min_p > 0:
             p = mx.where(p < options.min_p * mx.max(p, axis=-1, keepdims=True), 0.0, p)

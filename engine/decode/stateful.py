@@ -31,7 +31,6 @@ window, and the bias of a global one reaches no further."""
 @dataclass(frozen=True, slots=True)
 class _State:
     caches: tuple[Snapshot, ...]
-    starts: tuple[int, ...]
     logs: tuple[RowLog, ...]
 
 
@@ -89,8 +88,6 @@ class StatefulDrafter:
         cache, log = self.caches[depth], self._logs[depth]
         if cache.offset < log.start:
             cache.restart(align_up(log.start))
-            if depth + 1 < len(self._logs):
-                self._logs[depth + 1].restart(cache.offset)
         start = cache.offset
         hidden = log.rows(start, end)
         if depth == 0:
@@ -101,7 +98,10 @@ class StatefulDrafter:
             known = mx.concatenate([known, *(draft[None] for draft in drafts[len(drafts) - missing :])], axis=1)
         out = self.head.advance(depth, known, hidden, cache)
         if depth + 1 < len(self._logs):
-            self._logs[depth + 1].append(out)
+            following = self._logs[depth + 1]
+            if following.end != start:  # this depth was primed anew
+                following.restart(start)
+            following.append(out)
         return out
 
     def settle(self, accepted: int) -> None:
@@ -117,20 +117,17 @@ class StatefulDrafter:
         return held + [array for log in self._logs for array in log.arrays[-1:]]
 
     def snapshot(self) -> _State:
-        caches = tuple(cache.snapshot() for cache in self.caches)
-        starts = tuple(cache.kv.start for cache in self.caches)
-        return _State(caches, starts, tuple(log.copy() for log in self._logs))
+        return _State(tuple(cache.snapshot() for cache in self.caches), tuple(log.copy() for log in self._logs))
 
     def rewind(self, snapshot: _State) -> None:
         self._logs = [log.copy() for log in snapshot.logs]
         self._proposed = 0
-        for cache, start, saved in zip(self.caches, snapshot.starts, snapshot.caches, strict=True):
-            if cache.kv.window is None and cache.kv.start != start:
+        for cache, saved in zip(self.caches, snapshot.caches, strict=True):
+            if cache.can_rewind(saved):
+                cache.rewind(saved)
+            else:
                 # The keys of that time were dropped when the depth was primed anew: prime it from the log.
                 cache.restart(0)
-            else:
-                cache.rewind(saved)
-                cache.kv.start = start
 
     def reset(self) -> None:
         self._proposed = 0
