@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 from hub.fake_hub import FakeHub, Fault
 from hub_window import HubWindow, Scenario, plain_client, run_window
-from PySide6.QtCore import QUrl
+from PySide6.QtCore import QEvent, QUrl
 from PySide6.QtWidgets import QApplication, QPushButton
 
 from app.engine_host import Checkpoint, LoadRequest
@@ -39,10 +40,15 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
 
 @pytest.fixture
 def loop(qapp: QApplication) -> Iterator[asyncio.AbstractEventLoop]:
+    # The threads of the fake hub must not collect what is left of a window.
+    gc.disable()
     with event_loop(qapp) as loop:
         asyncio.set_event_loop(loop)
         yield loop
     asyncio.set_event_loop(None)
+    qapp.sendPostedEvents(None, QEvent.Type.DeferredDelete.value)
+    gc.collect()
+    gc.enable()
 
 
 @pytest.fixture
