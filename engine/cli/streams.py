@@ -33,8 +33,8 @@ def standard_input(errors: Literal["strict", "replace"]) -> TextIO:
     stream = cast(TextIO | None, sys.stdin)
     if stream is None:
         raise StreamError("Standard input is closed, so nothing can be read from it.", "Redirect a file or a pipe.")
-    if isinstance(stream, io.TextIOWrapper):
-        stream.reconfigure(errors=errors)  # some locales let such bytes through as lone surrogates
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(errors=errors)  # some locales let such bytes through as lone surrogates
     return stream
 
 
