@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-import qasync  # pyright: ignore[reportMissingTypeStubs]
 from PySide6.QtCore import QEvent, QTimer
 from PySide6.QtWidgets import QApplication
 
 from app.background import Background
 from app.bridge import Bridge, Stamped
+from app.collector import Collector
 from app.controllers.answers import AnswerQueue
 from app.controllers.chat import ChatController
 from app.controllers.chats import ChatsController
@@ -27,6 +27,7 @@ from app.controllers.preferences import Preferences
 from app.controllers.stats import StatsController
 from app.crash import CrashHandler
 from app.engine_host import Checkpoint, EngineHost, LoadRequest, ModelLoader
+from app.event_loop import event_loop
 from app.hub_access import HubAccess, open_hub
 from app.power import SleepGuard, inhibitor
 from app.settings import Settings
@@ -61,6 +62,7 @@ class Gui:
     guard: SleepGuard
     models: ModelsController
     manager: ModelManager
+    collector: Collector
 
     async def shutdown(self) -> bool:
         """Stop and save everything. False when the engine did not end in time and its thread is left behind."""
@@ -76,6 +78,7 @@ class Gui:
         s.queue.close()
         s.history.close()
         self.guard.set_active(False)
+        self.collector.stop()
         others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
         for task in others:
             task.cancel()
@@ -134,7 +137,9 @@ def build(
     application(()).applicationStateChanged.connect(window.reopen)
     for changed in (queue.changed, models.downloads.changed):
         changed.connect(lambda: guard.set_active(queue.busy or models.downloads.busy))
-    return Gui(services, window, bridge, background, crash, guard, models, manager)
+    collector = Collector()
+    collector.start()
+    return Gui(services, window, bridge, background, crash, guard, models, manager, collector)
 
 
 def _open_history(path: Path, notices: list[str]) -> History:
@@ -176,7 +181,10 @@ async def open_models(gui: Gui) -> None:
     host.changed.connect(lambda: settled.set() if host.loading is None else None)
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(settled.wait(), LIBRARY_S)
-    await gui.models.open()
+    try:
+        await gui.models.open()
+    except UserError as error:
+        gui.models.trouble.emit(error)
 
 
 def choose_model(argv: Sequence[str], settings: Settings) -> LoadRequest | UserError:
@@ -213,26 +221,24 @@ def application(argv: Sequence[str]) -> QApplication:
 def run(argv: Sequence[str]) -> int:
     """Run the window until the user quits."""
     qt = application(argv)
-    loop = qasync.QEventLoop(qt)
-    loop.set_default_executor(ThreadPoolExecutor(8, thread_name_prefix="inkstand-io"))
-    asyncio.set_event_loop(loop)
-    notices: list[str] = []
-    gui = build(user_paths(), Checkpoint, notices=notices)
-    gui.crash.install()
-    loop.set_exception_handler(gui.crash.loop_handler)
-    request = choose_model(argv, gui.services.preferences.value)
+    with event_loop(qt) as loop:
+        asyncio.set_event_loop(loop)
+        notices: list[str] = []
+        gui = build(user_paths(), Checkpoint, notices=notices)
+        gui.crash.install()
+        loop.set_exception_handler(gui.crash.loop_handler)
+        request = choose_model(argv, gui.services.preferences.value)
 
-    async def main() -> bool:
-        closed = asyncio.Event()
-        gui.window.quit_requested.connect(closed.set)
-        gui.services.history.chats.purge_deleted(KEEP_DELETED_S)
-        start(gui, request, notices)
-        opening = asyncio.create_task(open_models(gui))
-        opening.add_done_callback(lambda task: task.cancelled() or task.result())
-        await closed.wait()
-        return await gui.shutdown()
+        async def main() -> bool:
+            closed = asyncio.Event()
+            gui.window.quit_requested.connect(closed.set)
+            gui.services.history.chats.purge_deleted(KEEP_DELETED_S)
+            start(gui, request, notices)
+            opening = asyncio.create_task(open_models(gui))
+            opening.add_done_callback(lambda task: task.cancelled() or task.result())
+            await closed.wait()
+            return await gui.shutdown()
 
-    with loop:
         ended = cast("bool", loop.run_until_complete(main()))
     gui.crash.uninstall()
     # By Qt and now: the interpreter would take the widgets apart in any order when it ends.
