@@ -51,7 +51,7 @@ class HubWindow:
     def has(self, part: str) -> bool:
         return any(row.title.endswith(part) and row.section != "Catalog" for row in self.gui.models.rows)
 
-    async def until(self, condition: Callable[[], object], seconds: float = 15.0) -> None:
+    async def until(self, condition: Callable[[], object], seconds: float = 60.0) -> None:
         async with asyncio.timeout(seconds):
             while not condition():  # noqa: ASYNC110 (there is no event for what a window shows)
                 await asyncio.sleep(0.005)
