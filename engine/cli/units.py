@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
+from engine.hub.sizes import size
 
-def size(count: float) -> str:
-    """Three digits or so: "0 B", "12.3 kB", "4.46 GB", "1.9 TB"."""
-    value, units = float(count), ["B", "kB", "MB", "GB", "TB"]
-    while value >= 999.5 and len(units) > 1:
-        value /= 1000
-        units.pop(0)
-    digits = 0 if units[0] == "B" or value >= 99.95 else 1 if value >= 9.995 else 2
-    return f"{value:.{digits}f} {units[0]}"
+__all__ = ["duration", "rate", "size"]
 
 
 def rate(bytes_per_second: float) -> str:

@@ -17,6 +17,7 @@ Fetching
     context     what these share, and the settings                             transfer   one run of one plan
     jobs        downloads between two runs                                     manager    start, pause, resume, cancel
     limiter     bandwidth cap     meter  rate and ETA     tasks  threads       progress   what is reported
+    sizes       bytes as people read them
 
 On disk
     manifest    `.inkstand.json`: what this program put into a folder          folder     the manifest during a transfer

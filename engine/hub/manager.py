@@ -19,7 +19,16 @@ from filelock import FileLock, Timeout
 from engine.hub.client import HubClient
 from engine.hub.context import TransferContext, TransferSettings
 from engine.hub.errors import BusyError, HubError
-from engine.hub.jobs import at_rest, close_journal, discard_download, job_of, open_journal, read_downloads, requeued, stopped
+from engine.hub.jobs import (
+    at_rest,
+    close_journal,
+    discard_download,
+    job_of,
+    open_journal,
+    read_downloads,
+    requeued,
+    stopped,
+)
 from engine.hub.journal import Journal, read_journal
 from engine.hub.limiter import RateLimiter
 from engine.hub.partfile import Disk, disk_error

@@ -18,6 +18,7 @@ from engine.hub.manifest import load_manifest
 from engine.hub.names import MANIFEST, PART_SUFFIX, place
 from engine.hub.partfile import Disk, disk_error, sync_folder
 from engine.hub.plan import plan_from_json
+from engine.hub.sizes import size
 from engine.hub.storage import lock_folder
 
 
@@ -67,9 +68,9 @@ def move_models(
             settings.folders = [f for f in settings.folders if f != str(new)] + ([str(old)] if extra else [])
         moved = 0
         for step in steps:
-            size = step.source.stat().st_size
+            length = step.source.stat().st_size
             _move(step)
-            moved += size
+            moved += length
             if report:
                 report(moved, total)
         for model in models:
@@ -108,7 +109,7 @@ def _check(steps: list[_Step], new: Path, total: int, disk: Disk) -> None:
     same = bool(steps) and _device(new) == steps[0].source.stat().st_dev
     if not same and total > free:
         raise DiskFullError(
-            f"The models need {total / 1e9:.1f} GB, but the volume of {new} has {free / 1e9:.1f} GB free.",
+            f"The models need {size(total)}, but the volume of {new} has {size(free)} free.",
             "Free some space there, or choose another volume.",
         )
 

@@ -14,6 +14,7 @@ from engine.hub.names import PART_SUFFIX, place
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _GONE = frozenset({errno.EIO, errno.ENXIO, errno.ENODEV, errno.ESTALE, errno.ENOENT, errno.ENOTCONN})
 _READ = 1 << 20
+_ELSEWHERE = "Check its path and permissions, or choose another folder with --to."
 _data_sync = getattr(os, "fdatasync", os.fsync)
 
 
@@ -56,6 +57,24 @@ def disk_error(error: OSError, path: Path) -> HubError:
             "Connect its volume again, then start the same download again: it continues.",
         )
     return TargetError(f"{path} cannot be written: {error.strerror}.", "Check the folder's permissions.")
+
+
+def check_writable(folder: Path) -> None:
+    """Raises TargetError when `folder`, which need not exist yet, cannot be made or written to."""
+    there = next(p for p in (folder, *folder.parents) if os.path.lexists(p))
+    if not there.is_dir():
+        what = "it" if there == folder else str(there)
+        fault = "is a file" if there.exists() else "is a link to nothing"
+        raise TargetError(f"The folder {folder} cannot be written: {what} {fault}.", _ELSEWHERE)
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise TargetError(f"The folder {folder} cannot be written: {there} may not be changed.", _ELSEWHERE)
+
+
+def unwritable(folder: Path, error: OSError) -> HubError:
+    """The error for a target folder that could not be made."""
+    if error.errno in _FULL:
+        return disk_error(error, folder)
+    return TargetError(f"The folder {folder} cannot be written: {error.strerror}.", _ELSEWHERE)
 
 
 def in_the_way(path: Path) -> TargetError:

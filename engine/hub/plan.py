@@ -17,8 +17,8 @@ from engine.hub.errors import SelectionError
 from engine.hub.journal import JournalState, read_journal
 from engine.hub.listing import list_files
 from engine.hub.manifest import Manifest, load_manifest
-from engine.hub.names import PART_SUFFIX, check_collisions, parse_repo, place, refused_kind
-from engine.hub.partfile import Disk, in_the_way
+from engine.hub.names import PART_SUFFIX, WEIGHTS_SUFFIX, check_collisions, parse_repo, place, refused_kind
+from engine.hub.partfile import Disk, check_writable, in_the_way
 from engine.hub.select import Kind, Selection, select_head, select_text
 
 RESERVE = 2 << 30
@@ -85,6 +85,8 @@ class Plan:
     reserve: int = RESERVE
     header_bytes: int = field(default=0)
     """Fetched to make the plan."""
+    unusable: str | None = None
+    """Why nothing in the repository can be loaded, as a sentence; also the first of the notes."""
 
     @property
     def total(self) -> int:
@@ -127,6 +129,7 @@ def plan_from_json(value: dict[str, Any]) -> Plan:
         free=int(value["free"]),
         reserve=int(value["reserve"]),
         header_bytes=int(value["header_bytes"]),
+        unusable=value.get("unusable"),
     )
 
 
@@ -146,7 +149,8 @@ async def make_plan(
         journal: of that folder, see `jobs.journal_path`.
 
     Raises:
-        HubError: the hub's refusals, an unsafe name, nothing selected, no head, or a file in the way.
+        HubError: the hub's refusals, an unsafe name, nothing selected, no head, a file in the way, or a folder that
+            cannot be written.
     """
     repo, named = parse_repo(request.repo)
     revision = named if named and request.revision == "main" else request.revision
@@ -172,13 +176,14 @@ async def make_plan(
     skipped += [Skipped(f.path, f.size, why) for f, why in selection.omitted]
     check_collisions(f.path for f in selection.files)
     notes = [*selection.notes, *_unmatched(files, request)]
-    if not files:
-        notes.append(f"{repo} holds no files.")
+    unusable = _unusable(repo, files) if request.kind != "head" else None
+    if unusable:
+        notes.insert(0, unusable)
     planned = await asyncio.to_thread(_present, selection.files, target, journal)
     free = await asyncio.to_thread((disk or Disk()).free, target)
     return Plan(
         request, client.endpoint, commit, target, planned, tuple(skipped), tuple(notes), free, reserve,
-        selection.header_bytes,
+        selection.header_bytes, unusable,
     )  # fmt: skip
 
 
@@ -186,7 +191,7 @@ def refresh_plan(plan: Plan, journal: Path) -> Plan:
     """The same plan against what is in the folder now. Blocks, without network.
 
     Raises:
-        TargetError: a file of somebody else's is in the way.
+        TargetError: a file of somebody else's is in the way, or the folder cannot be written.
         UnsafeNameError: a link is.
     """
     files = [RemoteFile(f.path, f.size, f.sha256, f.git_oid) for f in plan.files]
@@ -219,6 +224,20 @@ def _choose(files: Sequence[RemoteFile], request: PlanRequest) -> tuple[list[Rem
     return sorted(wanted, key=lambda f: f.path), skipped
 
 
+def _unusable(repo: str, files: Sequence[RemoteFile]) -> str | None:
+    """Why no choice of these files makes a model, or None. A loader reads the checkpoint's own folder only."""
+    if not files:
+        return f"Nothing in {repo} can be loaded: it holds no files."
+    weights = [f for f in files if f.path.endswith(WEIGHTS_SUFFIX)]
+    if any("/" not in f.path for f in weights):
+        return None
+    if weights:
+        return f"Nothing in {repo} can be loaded: its {WEIGHTS_SUFFIX} files are all in subfolders."
+    never = [f"{f.path} ({why})" for f in files if (why := refused_kind(f.path)) and not f.path.startswith(".git")]
+    named = f"; never fetched: {', '.join(never[:4])}{' and others' if len(never) > 4 else ''}" if never else ""
+    return f"Nothing in {repo} can be loaded: it holds no {WEIGHTS_SUFFIX} file{named}."
+
+
 def _unmatched(files: Iterable[RemoteFile], request: PlanRequest) -> list[str]:
     paths = [f.path for f in files]
     return [
@@ -231,6 +250,9 @@ def _unmatched(files: Iterable[RemoteFile], request: PlanRequest) -> list[str]:
 def _present(files: Iterable[RemoteFile], target: Path, journal: Path) -> tuple[PlannedFile, ...]:
     manifest = load_manifest(target)
     state = read_journal(journal)
+    if state.device is None:
+        # Where the volume of an earlier download is missing, starting says that instead.
+        check_writable(target)
     return tuple(_look(file, target, manifest, state) for file in files)
 
 

@@ -18,6 +18,7 @@ from engine.hub.errors import DiskFullError, HubError
 from engine.hub.filework import FileWork
 from engine.hub.finishing import check_existing, follow
 from engine.hub.progress import DownloadProgress, State
+from engine.hub.sizes import size
 
 
 class Transfer:
@@ -97,8 +98,8 @@ class Transfer:
         free = context.disk.free(plan.target)
         if plan.remaining and plan.remaining + plan.reserve > free:
             raise DiskFullError(
-                f"The download needs {_gb(plan.remaining)} and {_gb(plan.reserve)} in reserve, but the volume of "
-                f"{plan.target} has {_gb(free)} free.",
+                f"The download needs {size(plan.remaining)} and {size(plan.reserve)} in reserve, but the volume of "
+                f"{plan.target} has {size(free)} free.",
                 "Free some space, or choose a folder on another volume with --to.",
             )
 
@@ -145,10 +146,6 @@ class Transfer:
                 free = await context.in_thread(context.disk.free, context.plan.target)
                 if free < context.plan.reserve and not all(f.settled or f.fetched for f in context.files):
                     raise DiskFullError(
-                        f"The volume of {context.plan.target} has only {_gb(free)} left.",
+                        f"The volume of {context.plan.target} has only {size(free)} left.",
                         "Everything fetched is kept. Free some space, then start the same download again.",
                     )
-
-
-def _gb(count: int) -> str:
-    return f"{count / 1e9:.1f} GB"

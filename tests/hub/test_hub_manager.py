@@ -310,7 +310,29 @@ async def test_no_start_into_the_reserve(hub: FakeHub, desk: Desk) -> None:
         assert not plan.fits
         last = await manager.wait(await manager.start(plan))
     assert (last.state, last.code) == ("paused", "disk-full")
+    assert "needs 786 kB and 1 B in reserve" in (last.reason or "")
+    assert "has 786 kB free" in (last.reason or "")
     assert hub.sent() == 0
+
+
+async def test_a_folder_that_the_system_refuses_to_make_is_no_missing_volume(
+    hub: FakeHub, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = Path.mkdir
+
+    def refuse(path: Path, mode: int = 0o777, parents: bool = False, exist_ok: bool = False) -> None:
+        if path == desk.target:
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory")
+        make(path, mode, parents, exist_ok)
+
+    hub.push(REPO, FILES)
+    async with desk.manager(disk=FullDisk(free=0), reserve=1) as manager:
+        plan = await desk.plan(manager)
+        with monkeypatch.context() as patch:
+            patch.setattr("engine.hub.folder.Path.mkdir", refuse)
+            last = await manager.wait(await manager.start(plan))
+    assert (last.state, last.code) == ("failed", "target")
+    assert f"{desk.target} cannot be written" in (last.reason or "")
 
 
 async def test_pause_before_the_reserve_is_touched(hub: FakeHub, desk: Desk) -> None:
