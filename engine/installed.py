@@ -7,6 +7,7 @@ from pathlib import Path
 
 from engine.config import FAMILIES
 from engine.errors import CheckpointError, UserError
+from engine.hub.entry import Model
 from engine.hub.facts import ModelFacts
 from engine.hub.library import Library
 from engine.paths import UserPaths, user_paths
@@ -41,16 +42,24 @@ def find_checkpoint(name: str, library: Library | None = None) -> Checkpoint:
     models = library.models()
     model = library.find(name, models)
     if not model.loadable:
-        if model.status == "ready":
+        if model.status == "ready" and model.has_head:
             raise UserError(
                 f"{model.name} is only an MTP head.", "Load the model it belongs to; it is used with that by itself."
             )
         cure = f"`inkstand download {model.repo or model.name}` fetches what is missing."
         if model.status == "unavailable":
             cure = "Connect its volume, or restore its folder."
-        raise UserError(f"{model.name} cannot be loaded: it is {model.status}. {model.problem or ''}".strip(), cure)
+        elif model.status in ("ready", "unusable"):
+            # Fetching it again brings the same files, unless only some of them were asked for.
+            offer = f"`inkstand plan {model.repo}` shows what its repository has; " if model.repo else ""
+            cure = f"{offer}`inkstand models catalog` lists what runs here."
+        raise UserError(f"{model.name} cannot be loaded: {_state(model)}. {model.problem or ''}".strip(), cure)
     head = library.head_for(model, models)
     return Checkpoint(model.path, head.path if head else None)
+
+
+def _state(model: Model) -> str:
+    return "it holds no model" if model.status == "ready" else f"it is {model.status}"
 
 
 def read_facts(directory: Path) -> ModelFacts:

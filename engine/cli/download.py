@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import shlex
 import shutil
 import sys
 import time
@@ -18,6 +19,7 @@ from engine.cli.terminal import Terminal
 from engine.cli.units import duration, rate, size
 
 if TYPE_CHECKING:
+    from engine.hub.library import Library
     from engine.hub.plan import Plan
     from engine.hub.progress import DownloadProgress
 
@@ -137,7 +139,7 @@ def describe(progress: DownloadProgress) -> str:
 
 async def _download(args: argparse.Namespace, report: Report) -> int:
     from engine.hub.context import TransferSettings
-    from engine.hub.errors import HubError
+    from engine.hub.errors import HubError, SelectionError
     from engine.hub.limiter import parse_rate
     from engine.hub.manager import DownloadManager
     from engine.installed import open_library
@@ -150,6 +152,11 @@ async def _download(args: argparse.Namespace, report: Report) -> int:
     async with DownloadManager(library.journals, settings=settings, rate=limit) as manager:
         plan = await manager.plan(request, target_of(args, request.repo, library))
         report.plan(plan)
+        if plan.unusable and not plan.request.include:
+            raise SelectionError(
+                plan.unusable,
+                "`inkstand models catalog` lists what runs here; --include fetches chosen files all the same.",
+            )
         manager.subscribe(report.progress)
         job = await manager.start(plan)
         try:
@@ -167,11 +174,18 @@ async def _download(args: argparse.Namespace, report: Report) -> int:
     if args.to is not None and not plan.target.is_relative_to(library.models_folder):
         library.add_folder(plan.target)
     if not args.json:
-        print(_next_step(plan), file=sys.stderr)
+        print(_next_step(plan, library), file=sys.stderr)
     return 0
 
 
-def _next_step(plan: Plan) -> str:
+def _next_step(plan: Plan, library: Library) -> str:
+    """What can be done with what was downloaded."""
+    from engine.hub.folder import model_folder
+
     if plan.request.kind == "head":
         return f"Pair it with a model: inkstand models pair MODEL {plan.request.repo}"
-    return f"Chat with it: inkstand chat -m {plan.target}"
+    model = library.describe(plan.target, name=plan.request.repo)
+    if not model.loadable:
+        return f"What is there cannot be loaded by itself. {model.problem or ''}".rstrip()
+    own = plan.target == model_folder(library.models_folder, plan.request.repo)
+    return f"Chat with it: inkstand chat -m {plan.request.repo if own else shlex.quote(str(plan.target))}"

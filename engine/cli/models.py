@@ -120,7 +120,8 @@ def _verify(library: Library, args: argparse.Namespace) -> int:
         for word, names in (("damaged", found.damaged), ("missing", found.missing), ("no checksum", found.unknown)):
             for name in names:
                 print(f"{word}: {name}")
-        print(f"{model.name}: {len(found.good)} files are as downloaded.")
+        count = len(found.good)
+        print(f"{model.name}: {count} {'file is' if count == 1 else 'files are'} as downloaded.")
         if not found.ok:
             print(f"Fetch the rest again: inkstand download {model.repo or model.name}", file=sys.stderr)
     return 0 if found.ok else 2

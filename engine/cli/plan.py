@@ -48,7 +48,8 @@ def summary(plan: Plan) -> list[str]:
     else:
         short = plan.remaining + plan.reserve - plan.free
         verdict = f"{room}: {size(short)} too little, with {size(plan.reserve)} in reserve."
-    return [f"{len(plan.files)} files, {size(plan.total)}{there}; {size(plan.remaining)} to fetch.", verdict]
+    files = f"{len(plan.files)} file{'' if len(plan.files) == 1 else 's'}"
+    return [f"{files}, {size(plan.total)}{there}; {size(plan.remaining)} to fetch.", verdict]
 
 
 async def _plan(args: argparse.Namespace) -> Plan:

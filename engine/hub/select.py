@@ -64,7 +64,7 @@ async def select_head(client: HubClient, repo: str, commit: str, files: Iterable
     if not holders:
         count = sum(f.path.endswith(WEIGHTS_SUFFIX) for f in files)
         raise NoHeadError(
-            f"{repo} has no MTP head: none of its {count} safetensors files holds model.mtp.* tensors.",
+            f"{repo} has no MTP head: {_of_files(count)} model.mtp.* tensors.",
             "Take the head of the original release, for example "
             "`inkstand download thinkingmachines/Inkling-Small --mtp-head`.",
         )
@@ -128,6 +128,12 @@ async def _layout(client: HubClient, repo: str, commit: str, files: list[RemoteF
 
     await run_all(look(file) for file in weights if file.path not in layout.tensors)
     return layout
+
+
+def _of_files(count: int) -> str:
+    if count > 1:
+        return f"none of its {count} safetensors files holds"
+    return "its only safetensors file holds no" if count else "it holds no safetensors file with"
 
 
 def _weight_map(data: bytes, where: str) -> dict[str, str]:

@@ -141,6 +141,65 @@ def test_looking_after_models(run: Run, inkstand_home: Path, tmp_path: Path) -> 
     assert run("models", "info", REPO)[0] == 2
 
 
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({}, "it holds no files"),
+        ({"pytorch_model.bin": b"1", "run.py": b"2"}, "pytorch_model.bin (may hold a pickle"),
+        ({"config.json": b"{}", "sub/model.safetensors": b"1"}, "all in subfolders"),
+    ],
+)
+def test_a_repository_with_nothing_to_load(
+    run: Run, hub: FakeHub, inkstand_home: Path, files: dict[str, bytes], said: str
+) -> None:
+    hub.push("owner/other", files)
+    code, out, _ = run("plan", "owner/other")
+    assert code == 0
+    assert "Nothing in owner/other can be loaded" in out
+    assert said in out
+    code, out, err = run("download", "owner/other")
+    assert code == 2
+    assert said in err
+    assert "chat" not in out + err
+    assert not models_folder(inkstand_home).exists()
+    assert json.loads(run("download", "owner/other", "--json")[1].splitlines()[-1])["code"] == "selection"
+
+
+def test_chosen_files_come_all_the_same_without_a_word_of_chatting(run: Run, hub: FakeHub) -> None:
+    hub.push("owner/other", {"config.json": b"{}", "pytorch_model.bin": b"1"})
+    code, out, err = run("download", "owner/other", "--include", "config.json")
+    assert code == 0
+    assert "inkstand chat" not in out + err
+    assert "cannot be loaded" in err
+    code, _, err = run("generate", "-m", "owner/other", "-p", "hi")
+    assert code == 2
+    assert "inkstand download" not in err
+
+
+def test_chat_by_name_in_the_librarys_folder_and_by_path_elsewhere(run: Run, tmp_path: Path) -> None:
+    assert f"inkstand chat -m {REPO}\n" in run("download", REPO)[2]
+    assert f"inkstand chat -m '{tmp_path / 'my models'}'\n" in run("download", REPO, "--to", f"{tmp_path}/my models")[2]
+
+
+def test_a_folder_that_cannot_be_written(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "locked").mkdir()
+    monkeypatch.setattr(os, "access", lambda path, _: Path(path) != tmp_path / "locked")  # root may write anywhere
+    for folder, why in (("file/model", f"{tmp_path / 'file'} is a file"), ("locked/model", "may not be changed")):
+        for command in ("plan", "download"):
+            code, out, err = run(command, REPO, "--to", str(tmp_path / folder))
+            assert code == 2
+            assert f"{tmp_path / folder} cannot be written" in err
+            assert why in err
+            assert "volume" not in out + err
+
+
+def test_one_file_is_no_files(run: Run) -> None:
+    assert "1 file, " in run("plan", REPO, "--include", "config.json")[1]
+    run("download", REPO, "--include", "config.json")
+    assert "1 file is as downloaded" in run("models", "verify", REPO)[1]
+
+
 def test_the_catalog(run: Run) -> None:
     assert "thinkingmachines/Inkling-Small-NVFP4" in run("models", "catalog")[1]
     assert [row["repo"] for row in json.loads(run("models", "catalog", "--memory", "16", "--json")[1])] == [

@@ -115,6 +115,17 @@ async def test_no_head_is_said_plainly_whatever_the_config_promises(hub: FakeHub
     assert "--mtp-head" in error.value.hint
 
 
+@pytest.mark.parametrize(
+    ("weights", "said"),
+    [((), "it holds no safetensors file with model.mtp"), (("a",), "its only safetensors file holds no model.mtp")],
+)
+async def test_no_head_in_one_file_or_none(hub: FakeHub, desk: Desk, weights: tuple[str, ...], said: str) -> None:
+    hub.push(REPO, {"config.json": CONFIG} | {f"{w}.safetensors": safetensors(["model.llm.norm"], 1) for w in weights})
+    async with desk.manager() as manager:
+        with pytest.raises(NoHeadError, match=said):
+            await desk.plan(manager, kind="head")
+
+
 @pytest.mark.parametrize("data", [b"", b"\x00", b"\xff" * 64, (5).to_bytes(8, "little") + b"[1,2]" + b"x" * 9])
 async def test_a_damaged_header_is_named(hub: FakeHub, desk: Desk, data: bytes) -> None:
     hub.push(REPO, {"config.json": CONFIG, "mtp.safetensors": data})
