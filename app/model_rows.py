@@ -223,7 +223,8 @@ def _model_row(shelf: Shelf, model: Model, key: str) -> Row:
         if main is None:
             main = "add-head"
     if model.status != "unavailable":
-        menu += [] if demo else ["verify"]
+        if not demo:
+            menu.append("verify")
         menu.append("show")
     if model.source == "inkstand" and model.status != "unavailable":
         menu.append("delete")

@@ -169,6 +169,9 @@ def shoot_all(studio: Studio) -> None:
     studio.wait(lambda: s.host.facts is not None)
     window.new_chat()
     studio.shoot("no-head")
+    from app.screenshots_models import shoot_models  # noqa: PLC0415 (imports Qt)
+
+    shoot_models(studio)
 
 
 def _shoot_replay(studio: Studio, answer: int) -> None:

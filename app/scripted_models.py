@@ -29,15 +29,9 @@ _HASH = "0" * 64
 
 
 def demo_model() -> Model:
-    facts = ModelFacts(
-        "Inkling", layout="published", quantization="affine 4-bit, groups of 64", backbone=True, head=True
-    )
-    facts = ModelFacts(**{**_fields(facts), "head_note": "4 depths in mtp.safetensors"})
+    packing, note = "affine 4-bit, groups of 64", "4 depths in mtp.safetensors"
+    facts = ModelFacts("Inkling", "published", packing, backbone=True, head=True, head_note=note)
     return Model(DEMO, Path("demo"), "folder", "ready", 47_500_000, facts=facts)
-
-
-def _fields(facts: ModelFacts) -> dict[str, object]:
-    return {name: getattr(facts, name) for name in facts.__slots__}
 
 
 def _model(repo: str, quantization: str, size: int, *, head: str | None = None, status: str = "ready") -> Model:

@@ -73,7 +73,7 @@ class ModelsController(QObject):
         self.downloads = DownloadsController(self._tasks)
         self._hub: HubAccess | None = None
         self._shelf = Shelf()
-        self._scanning = self._scan_again = False
+        self._scanning = self._scan_again = self._scanned = False
         self._closing = threading.Event()
         self._complete: dict[str, DownloadProgress] = {}
         """By folder: complete downloads, until the library was looked into again."""
@@ -157,6 +157,7 @@ class ModelsController(QObject):
             self._scanning = False
         for folder in complete:
             self._complete.pop(folder, None)
+        self._scanned = True
         models, demo, heads, memory, free = found
         self._shelf = replace(self._shelf, models=models, demo=demo, heads=heads, memory=memory)
         self.folder_changed.emit(hub.library.models_folder, free)
@@ -172,7 +173,7 @@ class ModelsController(QObject):
             loaded_depths=0 if host.facts is None else host.facts.depths,
             loading=loading,
         )
-        self.rows = rows_of(self._shelf) if self._hub is not None else []
+        self.rows = rows_of(self._shelf) if self._scanned else []
         self.listed.emit(self.rows)
 
     @property

@@ -18,10 +18,10 @@ def row_of(shelf: Shelf, title: str) -> Row:
     return next(row for row in rows_of(shelf) if row.title == title and row.section != "Catalog")
 
 
-def model(status: str = "ready", *, head: bool = False, backbone: bool = True, repo: str | None = scripted.PIPE) -> Model:
+def model(status: str = "ready", *, head: bool = False, backbone: bool = True) -> Model:
     facts = ModelFacts("Inkling", "mlx-vlm", "mxfp4 4-bit", backbone=backbone, head=head, head_note="8 depths in mtp")
     problem = None if status == "ready" else "Something is wrong."
-    return Model("m", Path("/models/m"), "inkstand", status, 5, repo=repo, problem=problem, facts=facts)  # pyright: ignore[reportArgumentType]
+    return Model("m", Path("/models/m"), "inkstand", status, 5, repo=scripted.PIPE, problem=problem, facts=facts)  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.parametrize(

@@ -312,14 +312,14 @@ def test_deleting_asks_first_and_says_what_it_freed(play: Play) -> None:
         window.gui.models.load(key, 1024)
         await window.until(lambda: window.row(REPO).state == "Loaded")
         window.gui.manager.act(key, "delete")
-        assert Path(key).is_dir()
+        assert window.has(REPO)
         answer(window, "Delete")
         await window.until(lambda: not window.has(REPO))
-        assert not Path(key).exists()
         assert any("was deleted" in text and "freed" in text for text in window.told)
         assert window.gui.services.host.facts is None
 
     play(scenario)
+    assert not (user_paths().data / "models" / REPO).exists()
 
 
 def test_another_folder_takes_the_models_along_or_keeps_them_listed(play: Play, tmp_path: Path) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QDialog, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from app.theme import GRID, Theme
 from app.views.controls import Label
+from app.views.menus import slot
 
 
 class Confirm(QDialog):
@@ -42,7 +44,7 @@ class Confirm(QDialog):
         for name, act in answers:
             button = QPushButton(name, self)
             button.setAutoDefault(False)
-            button.clicked.connect(lambda _checked=False, act=act: self._answer(act))
+            button.clicked.connect(slot(partial(self._answer, act)))
             line.addWidget(button)
             self.buttons.append(button)
         layout.addLayout(line)

@@ -52,7 +52,8 @@ class DownloadBar(PaintedButton):
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(self.theme.color("pressed"))
         painter.drawRoundedRect(track, 1.5, 1.5)
+        done = max(3.0, (self.width() - 16) * self._share)
         painter.setBrush(self.theme.color("warning" if self._stalled else "accent_fill"))
-        painter.drawRoundedRect(QRectF(track.left(), track.top(), max(3.0, track.width() * self._share), 3), 1.5, 1.5)
+        painter.drawRoundedRect(QRectF(track.left(), track.top(), done, 3), 1.5, 1.5)
         if self.hasFocus():
             focus_ring(painter, rect, 6, self.theme)

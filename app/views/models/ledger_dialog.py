@@ -62,7 +62,7 @@ class LedgerDialog(QDialog):
         self.status = Label(theme, "Reading the headers…", self, color="text_2", wrap=True)
         self.context = QComboBox(self)
         self.context.setAccessibleName("Context length")
-        self.context.activated.connect(lambda _index: self._show())
+        self.context.activated.connect(self._chosen_context)
         self.bar = DividedBar(theme, "Memory", self)
         self.figures: dict[str, Label] = {}
         self.free, self.headroom = (self._figure() for _ in range(2))
@@ -149,6 +149,9 @@ class LedgerDialog(QDialog):
         self.go.setEnabled(True)
         self._show()
         self.go.setFocus()
+
+    def _chosen_context(self, _index: int) -> None:
+        self._show()
 
     @property
     def tokens(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -54,7 +55,6 @@ class ModelManager:
         self._theme, self._window, self._models = theme, window, models
         self._endpoint, self._open_url = endpoint, open_url
         self._first: LoadRequest | None = None
-        self._free: int | None = None
         self.page = ModelsPage(theme, window)
         self.bar = DownloadBar(theme, window.sidebar)
         self.add_head = TextButton(theme, "Add MTP head…", "Add an MTP head", window.toolbar, color="accent")
@@ -76,7 +76,7 @@ class ModelManager:
         models, page, window = self._models, self.page, self._window
         models.listed.connect(self._listed)
         models.told.connect(page.say)
-        models.trouble.connect(lambda error: page.say(f"{error.title} {error.hint}", error=True))
+        models.trouble.connect(self._trouble)
         models.folder_changed.connect(self._folder)
         page.chosen.connect(self.act)
         page.typed.connect(self._typed)
@@ -119,8 +119,10 @@ class ModelManager:
         current = next((r.key for r in rows if r.state.startswith("Load")), "")
         self._window.model.show_models(choices, current)
 
+    def _trouble(self, error: UserError) -> None:
+        self.page.say(f"{error.title} {error.hint}".strip(), error=True)
+
     def _folder(self, folder: Path, free: int | None) -> None:
-        self._free = free
         self.page.show_folder(folder, free)
 
     # -- actions ------------------------------------------------------------------------------
@@ -182,7 +184,7 @@ class ModelManager:
             parent=self._window,
         )
         dialog.accepted_plan.connect(self._start)
-        dialog.wanted.connect(lambda action: self._cure(dialog, action))
+        dialog.wanted.connect(partial(self._cure, dialog))
         dialog.finished.connect(dialog.deleteLater)
         dialog.open()
         return dialog
@@ -222,7 +224,7 @@ class ModelManager:
             replaces=loaded.title if loaded is not None else "",
             parent=self._window,
         )
-        dialog.chosen.connect(lambda context: models.load(key, context))
+        dialog.chosen.connect(partial(models.load, key))
         dialog.finished.connect(dialog.deleteLater)
         dialog.open()
         return dialog

@@ -238,8 +238,7 @@ class PlanDialog(QDialog):
         self.status.set_color("text")
         self.target.set_text(f"To {plan.target}")
         after = plan.free - plan.remaining
-        color = "accent_fill" if plan.fits else "danger"
-        self.space.show_parts([Part(plan.remaining, color), Part(plan.reserve, "track")], plan.free)
+        self.space.show_parts([Part(plan.remaining, "accent_fill"), Part(plan.reserve, "track")], plan.free)
         text = f"{size(plan.free)} free on that volume, {size(max(0, after))} afterwards; "
         self.space_text.set_text(f"{text}{size(plan.reserve)} are always left free.")
         self.space_text.set_color("text_2")
