@@ -29,6 +29,7 @@ from app.crash import CrashHandler
 from app.engine_host import Checkpoint, EngineHost, LoadRequest, ModelLoader
 from app.event_loop import event_loop
 from app.hub_access import HubAccess, open_hub
+from app.motion import system_reduces_motion
 from app.power import SleepGuard, inhibitor
 from app.settings import Settings
 from app.settings_file import SettingsFile
@@ -86,11 +87,6 @@ class Gui:
         return ended
 
 
-def theme_for(settings: Settings) -> Theme:
-    """The theme that the settings ask for."""
-    return Theme(settings.theme, settings.font_size, settings.reduce_motion == "on")
-
-
 def build(
     paths: UserPaths,
     loader: ModelLoader,
@@ -110,7 +106,7 @@ def build(
     told.extend(loaded.notices)
     preferences = Preferences(file, loaded.settings)
     history = _open_history(paths.data / "history.sqlite3", told)
-    theme = theme_for(loaded.settings)
+    theme = Theme(loaded.settings.theme, loaded.settings.font_size)
     bridge = Bridge()
     host = EngineHost(loader, EngineWorker(), bridge)
     host.drafting, host.depth = loaded.settings.draft.enabled, loaded.settings.draft.depth
@@ -129,11 +125,15 @@ def build(
             window.show_report(text)
 
     def apply(settings: Settings) -> None:
-        reduce = settings.reduce_motion == "on"
-        theme.set(mode=settings.theme, base=settings.font_size, reduce_motion=reduce)
+        theme.set(mode=settings.theme, base=settings.font_size)
+        if settings.reduce_motion == "system":
+            background.run(system_reduces_motion, lambda found: theme.set(reduce_motion=found.get()))
+        else:
+            theme.set(reduce_motion=settings.reduce_motion == "on")
 
     crash = CrashHandler(lambda _error, text: bridge.post(show_reports, text))
     preferences.changed.connect(apply)
+    apply(loaded.settings)
     application(()).applicationStateChanged.connect(window.reopen)
     for changed in (queue.changed, models.downloads.changed):
         changed.connect(lambda: guard.set_active(queue.busy or models.downloads.busy))

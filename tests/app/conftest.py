@@ -7,6 +7,7 @@ import os
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
 import asyncio
+import gc
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -43,7 +44,10 @@ def qapp() -> QApplication:
 
 @pytest.fixture(autouse=True)
 def no_widget_left() -> Iterator[None]:
-    """Qt deletes the windows of a test at its end; left to Python's collector, they would go in any order, any time."""
+    """Qt deletes the windows of a test at its end; left to Python's collector, they would go in any order, any time,
+    and on any thread, as `app.collector` tells."""
+    collecting = gc.isenabled()
+    gc.disable()
     yield
     running = QApplication.instance()
     if isinstance(running, QApplication):
@@ -51,6 +55,9 @@ def no_widget_left() -> Iterator[None]:
             widget.close()
             widget.deleteLater()
         running.sendPostedEvents(None, QEvent.Type.DeferredDelete.value)
+    gc.collect(1)
+    if collecting:
+        gc.enable()
 
 
 @pytest.fixture

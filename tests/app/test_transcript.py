@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import pairwise
 
@@ -18,6 +18,8 @@ from app.views.chat.pool import KEPT
 from app.views.chat.rounds import document_positions, spans
 from app.views.chat.transcript import Transcript
 from app.views.chat.user_message import UserMessage
+
+Wait = Callable[..., None]
 
 
 def message(number: int, content: str = "", *, state: str = "done", reasoning: str = "") -> Message:
@@ -168,8 +170,24 @@ def test_scrolling_up_is_never_stolen(transcript: Transcript) -> None:
     assert transcript.verticalScrollBar().value() == value
     assert {i: top_of(transcript, i) for i in transcript.visible_ids} == tops
     assert transcript._jump.isVisible()
+    transcript._theme.set(reduce_motion=True)
     transcript._jump.click()
     assert transcript.at_end
+
+
+def test_the_way_down_is_short_and_can_be_cut(transcript: Transcript, theme: Theme, wait: Wait) -> None:
+    transcript.set_messages([message(i) for i in range(60)])
+    bar = transcript.verticalScrollBar()
+    bar.setValue(bar.maximum() - 500)
+    began = time.monotonic()
+    transcript._jump.click()
+    assert bar.value() < bar.maximum()
+    wait(lambda: transcript.at_end)
+    assert time.monotonic() - began < 1
+    theme.set(reduce_motion=True)
+    bar.setValue(bar.maximum() - 500)
+    transcript._jump.click()
+    assert bar.value() == bar.maximum()
 
 
 def test_what_streams_out_of_sight_is_there_later(transcript: Transcript) -> None:

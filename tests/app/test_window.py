@@ -4,6 +4,7 @@ import asyncio
 import json
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,7 @@ from app.composition import Gui, choose_model
 from app.display import NoDisplay, check_display
 from app.engine_host import LoadRequest, OpenModel, Progress
 from app.gui import run_gui
+from app.motion import system_reduces_motion
 from app.power import SleepGuard, inhibitor
 from app.scripted import Said, Script, ScriptedModel, scripted_loader
 from app.settings import Settings
@@ -533,6 +535,17 @@ def test_which_model_is_loaded_first(tmp_path: Path) -> None:
     assert (last.directory, last.context) == (tmp_path, 1024)
     with pytest.raises(UserError, match="--wrong"):
         choose_model(["--wrong"], Settings())
+
+
+def test_reduced_motion_is_asked_of_the_system() -> None:
+    def fails(_command: Sequence[str]) -> str:
+        raise FileNotFoundError
+
+    assert system_reduces_motion("darwin", lambda _command: "1\n")
+    assert not system_reduces_motion("darwin", lambda _command: "0\n")
+    assert system_reduces_motion("linux", lambda _command: "false\n")
+    assert not system_reduces_motion("linux", fails)
+    assert not system_reduces_motion("other", fails)
 
 
 def test_sleep_is_inhibited_only_while_working() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtCore import QEasingCurve, Qt, QTimer, QVariantAnimation, Signal
 from PySide6.QtGui import QKeyEvent, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QWidget
 
@@ -21,6 +21,7 @@ from app.views.chat.pool import Decorator, MessagePool, MessageWidget
 from app.views.chat.user_message import SHOWN, UserMessage
 from app.views.controls import RoundButton
 
+GLIDE_MS = 120
 FRAME_MS = 33
 """A streaming answer is painted at most every so many milliseconds."""
 PAD = 3 * GRID
@@ -53,7 +54,12 @@ class Transcript(QAbstractScrollArea):
         self.verticalScrollBar().setSingleStep(5 * GRID)
         self._jump = RoundButton(theme, "arrow-down", "Jump to the latest message", self, filled=False)
         self._jump.hide()
-        self._jump.clicked.connect(self.scroll_to_end)
+        self._jump.clicked.connect(self._glide_to_end)
+        self._glide = QVariantAnimation(self)
+        self._glide.setDuration(GLIDE_MS)
+        self._glide.setEasingCurve(QEasingCurve.Type.OutCubic)
+        self._glide.valueChanged.connect(self._glide_step)
+        self._glide.finished.connect(self.scroll_to_end)
         self._timer = QTimer(self)
         self._timer.setSingleShot(True)
         self._timer.timeout.connect(self._flush)
@@ -145,6 +151,19 @@ class Transcript(QAbstractScrollArea):
     def scroll_to_end(self) -> None:
         self._stick = True
         self._layout()
+
+    def _glide_to_end(self) -> None:
+        """Scroll down visibly when it is not far and motion is welcome."""
+        bar = self.verticalScrollBar()
+        if self._theme.reduce_motion or bar.maximum() - bar.value() > 2 * bar.pageStep():
+            self.scroll_to_end()
+            return
+        self._glide.setStartValue(bar.value())
+        self._glide.setEndValue(bar.maximum())
+        self._glide.start()
+
+    def _glide_step(self, value: int) -> None:
+        self.verticalScrollBar().setValue(value)
 
     def show_message(self, message_id: int) -> None:
         """Scroll so that a message's top is in sight."""
