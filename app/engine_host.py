@@ -250,13 +250,28 @@ def _events(
     return session.generate(request.messages, options, effort=effort, cancel=cancel)
 
 
+def _paired_head(directory: Path) -> Path | None:
+    """Where the head is that the library pairs with a checkpoint which has none of its own."""
+    from engine.installed import find_checkpoint  # noqa: PLC0415
+    from engine.weights.head import HeadMissing, find_head  # noqa: PLC0415
+
+    if not isinstance(find_head(directory), HeadMissing):
+        return None
+    try:
+        return find_checkpoint(str(directory)).head
+    except UserError:
+        # Not in the library, or not loadable, which the load itself will tell.
+        return None
+
+
 class Checkpoint:
     """An `OpenModel` from a checkpoint directory. Everything of MLX is imported on the engine's thread."""
 
     def __init__(self, request: LoadRequest, progress: Progress) -> None:
         from engine.session import Engine  # noqa: PLC0415 (imports MLX, which must happen on this thread)
 
-        engine = Engine.load(request.directory, draft_directory=request.draft_directory, progress=progress)
+        head = request.draft_directory or _paired_head(request.directory)
+        engine = Engine.load(request.directory, draft_directory=head, progress=progress)
         self._engine = engine
         self._default_context = request.context
         self.facts = ModelFacts(

@@ -16,7 +16,7 @@ class DownloadBar(PaintedButton):
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(theme, "Downloads", parent)
         self._title = self._figures = ""
-        self._share = 0.0
+        self._share: float = 0.0
         self._stalled = False
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.setFixedHeight(5 * GRID + 4)
