@@ -22,13 +22,14 @@ from app.collector import Collector
 from app.controllers.answers import AnswerQueue
 from app.controllers.chat import ChatController
 from app.controllers.chats import ChatsController
-from app.controllers.models import DEMO, ModelsController
+from app.controllers.models import ModelsController
 from app.controllers.preferences import Preferences
 from app.controllers.stats import StatsController
 from app.crash import CrashHandler
 from app.engine_host import Checkpoint, EngineHost, LoadRequest, ModelLoader
 from app.event_loop import event_loop
 from app.hub_access import HubAccess, open_hub
+from app.library_scan import DEMO
 from app.motion import system_reduces_motion
 from app.power import SleepGuard, inhibitor
 from app.settings import Settings

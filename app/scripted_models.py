@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app.controllers.models import DEMO, Estimate
+from app.library_scan import DEMO, Estimate
 from app.model_rows import Note, Shelf
 from engine.hub.catalog import find_entry
 from engine.hub.entry import Model

@@ -16,7 +16,7 @@ from engine.cli.units import size
 from engine.errors import UserError
 
 if TYPE_CHECKING:
-    from app.controllers.models import Estimate
+    from app.library_scan import Estimate
 
 AskEstimate = Callable[["Callable[[Estimate | UserError], object]"], Callable[[], object]]
 CONTEXTS = (1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072, 262144, 524288, 1048576)

@@ -11,8 +11,9 @@ from PySide6.QtCore import QPoint, QUrl
 from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QMenu
 
-from app.controllers.models import Estimate, ModelsController
+from app.controllers.models import ModelsController
 from app.engine_host import LoadRequest
+from app.library_scan import Estimate
 from app.model_rows import Action, Note, Row, overall
 from app.theme import Theme
 from app.views.controls import TextButton
