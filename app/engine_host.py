@@ -273,15 +273,16 @@ class Checkpoint:
         head = request.draft_directory or _paired_head(request.directory)
         engine = Engine.load(request.directory, draft_directory=head, progress=progress)
         self._engine = engine
-        self._default_context = request.context
+        # The setting holds for all models; one that was made for less takes what it can.
+        self._default_context = min(request.context or engine.context, engine.context)
         self.facts = ModelFacts(
-            request.name, request.directory, engine.head_depths, engine.head_reason, request.context or engine.context
+            request.name, request.directory, engine.head_depths, engine.head_reason, self._default_context
         )
 
     def session(self, *, drafting: bool, block_size: int | None, context: int | None) -> ModelSession:
         from engine.session import Session  # noqa: PLC0415
 
-        wanted = context or self._default_context
+        wanted = min(context or self._default_context, self._engine.context)
         return Session(self._engine, drafting=drafting, block_size=block_size, context=wanted)
 
     def options(self, values: Mapping[str, Any]) -> Any:

@@ -82,3 +82,10 @@ def test_chat_switch_rounds_replay_and_unload(opened: Opened, wait) -> None:
 
     s.host.unload()
     wait(lambda: loaded[0]() is None, 20)
+
+
+def test_a_context_beyond_the_model_s_own_is_cut_to_it() -> None:
+    """The setting holds for all models; the demo was made for 2,048 tokens."""
+    model = Checkpoint(LoadRequest(demo_checkpoint(), DEMO, context=100_000), lambda share, text: None)
+    assert model.facts.context == 2048
+    assert model.session(drafting=True, block_size=None, context=None).context == 2048
