@@ -282,7 +282,7 @@ class Typist:
     def type(self, keys: str) -> None:
         os.write(self._master, keys.encode())
 
-    def expect(self, text: str, timeout: float = 30) -> None:
+    def expect(self, text: str, timeout: float = 90) -> None:
         """Waits until `text` appears after what was expected before."""
         deadline = time.monotonic() + timeout
         while text.encode() not in self._unread:

@@ -38,9 +38,7 @@ class GenerationOptions:
                 raise PromptError(f"{name} is {getattr(self, name)!r}.", f"It must be {accepted}.")
 
         check("max_tokens", "at least 1", self.max_tokens is None or self.max_tokens >= 1)
-        check(
-            "temperature", "0 (greedy), or from 0.001 to 100", self.temperature == 0 or 1e-3 <= self.temperature <= 100
-        )
+        check("temperature", "a number from 0 to 100", 0 <= self.temperature <= 100)
         check("top_p", "above 0 and at most 1", 0 < self.top_p <= 1)
         check("top_k", "0 (all) or more", self.top_k >= 0)
         check("min_p", "from 0 to 1", 0 <= self.min_p <= 1)

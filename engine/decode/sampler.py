@@ -14,6 +14,8 @@ import mlx.core as mx
 
 from engine.decode.options import GenerationOptions
 
+_LEAST_TEMPERATURE = 1e-4
+
 
 class Penalties:
     """Counts of the tokens so far and what they do to logits.
@@ -79,8 +81,10 @@ class Sampler:
     def probabilities(self, scores: mx.array) -> mx.array:
         """The distribution that tokens are drawn from, [R, V]; temperature must be above 0."""
         options = self.options
-        # Shifted first: a small temperature must not divide the best score to infinity.
-        scores = (scores - mx.max(scores, axis=-1, keepdims=True)) / options.temperature
+        # Shifted first: a small temperature must not divide the best score to infinity. Below the least one the best
+        # token is certain, and float32 would run out of range.
+        temperature = max(options.temperature, _LEAST_TEMPERATURE)
+        scores = (scores - mx.max(scores, axis=-1, keepdims=True)) / temperature
         if 0 < options.top_k < scores.shape[-1]:
             kth = mx.min(mx.topk(scores, options.top_k, axis=-1), axis=-1, keepdims=True)
             scores = mx.where(scores < kth, -mx.inf, scores)

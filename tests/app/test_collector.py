@@ -13,6 +13,7 @@ class Node:
 
 
 def test_cycles_are_collected_on_the_threads_own_turn_only(qapp: object, wait) -> None:
+    gc.enable()  # the window's tests run with it off
     collector = Collector()
     collector.start()
     try:
@@ -36,3 +37,4 @@ def test_cycles_are_collected_on_the_threads_own_turn_only(qapp: object, wait) -
     finally:
         collector.stop()
     assert gc.isenabled()
+    gc.disable()
