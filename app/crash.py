@@ -12,6 +12,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
+from app.hints import words_of
 from engine import __version__
 from engine.errors import UserError
 
@@ -85,5 +86,5 @@ class CrashHandler:
 def blame(error: BaseException) -> tuple[str, str, bool]:
     """Title, hint and whether it is a bug: a `UserError` tells its cure, anything else is ours."""
     if isinstance(error, UserError):
-        return error.title, error.hint, False
+        return *words_of(error), False
     return BUG, "This is a bug. The report helps to mend it.", True

@@ -8,9 +8,9 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from PySide6.QtCore import QObject, Signal
 
@@ -61,6 +61,8 @@ class LoadRequest:
     name: str
     draft_directory: Path | None = None
     context: int | None = None
+    draft_kind: Literal["auto", "none"] = "auto"
+    """"none" leaves a head out although there is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,18 +252,29 @@ def _events(
     return session.generate(request.messages, options, effort=effort, cancel=cancel)
 
 
-def _paired_head(directory: Path) -> Path | None:
-    """Where the head is that the library pairs with a checkpoint which has none of its own."""
-    from engine.installed import find_checkpoint  # noqa: PLC0415
-    from engine.weights.head import HeadMissing, find_head  # noqa: PLC0415
+LEFT_OUT = "The MTP head is left out for this model, as chosen under Models."
 
-    if not isinstance(find_head(directory), HeadMissing):
-        return None
+
+def _paired(request: LoadRequest) -> LoadRequest:
+    """`request` with what the library knows of the checkpoint's head: chosen, left out, or one that fits."""
+    from engine.installed import find_checkpoint, open_library  # noqa: PLC0415
+    from engine.weights.head import HeadFound, find_head  # noqa: PLC0415
+
+    if request.draft_directory is not None or request.draft_kind == "none":
+        return request
+    library = open_library()
+    chosen = library.settings.read().pairs.get(str(request.directory))
+    if chosen == "":
+        return replace(request, draft_kind="none")
+    if chosen is not None and isinstance(find_head(chosen), HeadFound):
+        return replace(request, draft_directory=Path(chosen))
+    if isinstance(find_head(request.directory), HeadFound):
+        return request
     try:
-        return find_checkpoint(str(directory)).head
+        return replace(request, draft_directory=find_checkpoint(str(request.directory), library).head)
     except UserError:
         # Not in the library, or not loadable, which the load itself will tell.
-        return None
+        return request
 
 
 class Checkpoint:
@@ -270,14 +283,18 @@ class Checkpoint:
     def __init__(self, request: LoadRequest, progress: Progress) -> None:
         from engine.session import Engine  # noqa: PLC0415 (imports MLX, which must happen on this thread)
 
-        head = request.draft_directory or _paired_head(request.directory)
-        engine = Engine.load(request.directory, draft_directory=head, progress=progress)
+        request = _paired(request)
+        engine = Engine.load(
+            request.directory,
+            draft_directory=request.draft_directory,
+            draft_kind=request.draft_kind,
+            progress=progress,
+        )
         self._engine = engine
         # The setting holds for all models; one that was made for less takes what it can.
         self._default_context = min(request.context or engine.context, engine.context)
-        self.facts = ModelFacts(
-            request.name, request.directory, engine.head_depths, engine.head_reason, self._default_context
-        )
+        reason = LEFT_OUT if request.draft_kind == "none" else engine.head_reason
+        self.facts = ModelFacts(request.name, request.directory, engine.head_depths, reason, self._default_context)
 
     def session(self, *, drafting: bool, block_size: int | None, context: int | None) -> ModelSession:
         from engine.session import Session  # noqa: PLC0415

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,11 +32,24 @@ class Estimate:
         return None if self.available is None else self.available - self.footprint.total(context)
 
 
-Found = tuple["list[Model]", "Model | None", "dict[str, Model]", "int | None", "int | None"]
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What there is. Keys are paths of model folders."""
+
+    models: list[Model]
+    demo: Model | None
+    heads: dict[str, Model]
+    """Model -> whose head it would be used with."""
+    left_out: frozenset[str]
+    """Models that the user wants without a head."""
+    memory: int | None
+    """Bytes of the machine."""
+    free: int | None
+    """Bytes where downloads go."""
 
 
 def look(hub: HubAccess) -> Found:
-    """Models, the demo, who would use whose head, memory of the machine, free bytes where downloads go. Blocks."""
+    """Look into the library. Blocks."""
     from engine.hub.partfile import Disk  # noqa: PLC0415
     from engine.memory import total_memory  # noqa: PLC0415
 
@@ -42,21 +57,18 @@ def look(hub: HubAccess) -> Found:
     models = library.models()
     demo: Model | None = None
     heads: dict[str, Model] = {}
-    try:
+    with suppress(UserError):
         demo = library.describe(demo_checkpoint(), name=DEMO)
-        if demo.has_head:
-            heads[str(demo.path)] = demo
-    except UserError:
-        pass
-    for model in models:
-        head = library.head_for(model, models) if model.loadable else None
+    for model in (*([demo] if demo else []), *models):
+        head = library.head_for(model, (model, *models)) if model.loadable else None
         if head is not None:
             heads[str(model.path)] = head
     try:
         free = Disk().free(library.models_folder)
     except (OSError, UserError):
         free = None
-    return models, demo, heads, total_memory(), free
+    left_out = frozenset(path for path, head in library.settings.read().pairs.items() if not head)
+    return Found(models, demo, heads, left_out, total_memory(), free)
 
 
 def estimate(directory: Path, head: Path | None, held: int) -> Estimate:

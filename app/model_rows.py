@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from app.hints import hint_of, in_window
 from app.wording import plural
 from engine.cli.units import duration, rate, size
 from engine.hub.catalog import CATALOG, CONTEXT, CatalogEntry, find_entry
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 Action = Literal[
     "download", "resume", "pause", "cancel", "discard", "load", "unload", "add-head", "pair", "verify", "delete",
-    "forget", "show", "look-again", "repair", "settings", "web-page", "folder",
+    "forget", "show", "look-again", "repair", "settings", "web-page", "folder", "use-head",
 ]  # fmt: skip
 TITLES: Mapping[Action, str] = {
     "download": "Download",
@@ -38,6 +39,7 @@ TITLES: Mapping[Action, str] = {
     "settings": "Open settings",
     "web-page": "Open its page",
     "folder": "Choose folder…",
+    "use-head": "Use MTP head",
 }
 Tone = Literal["text_2", "accent", "success", "warning", "danger"]
 ACTIVE = frozenset({"queued", "downloading", "stalled", "verifying"})
@@ -79,7 +81,8 @@ class Row:
     menu: tuple[Action, ...] = ()
     note: Note | None = None
     head_offer: str = ""
-    """Text of the button that adds an MTP head."""
+    """Text of the button that adds an MTP head, or takes up the one that was left out."""
+    head_action: Action = "add-head"
     progress: DownloadProgress | None = None
     fraction: float | None = None
     """Of what is going on otherwise: loading, verifying."""
@@ -95,6 +98,8 @@ class Shelf:
     demo: Model | None = None
     heads: Mapping[str, Model] = field(default_factory=dict[str, "Model"])
     """Model -> whose head it would be used with."""
+    left_out: frozenset[str] = frozenset()
+    """Models that the user wants without a head."""
     downloads: Sequence[DownloadProgress] = ()
     loaded: str | None = None
     loaded_depths: int = 0
@@ -155,10 +160,8 @@ def overall(downloads: Iterable[DownloadProgress]) -> tuple[str, str, float, boo
 
 def cure_of(code: str | None, reason: str, hint: str) -> Note:
     """The note for a failure of the hub. Its own hints speak of the command line where the window has buttons."""
-    cure, action = _CURES.get(code or "", (hint, None))
-    if "`" in cure or "--" in cure:
-        cure = ""
-    return Note(f"{reason} {cure}".strip(), "danger", action)
+    cure, action = _CURES.get(code or "", (hint_of(hint, code), None))
+    return Note(f"{in_window(reason) or reason} {cure}".strip(), "danger", action)
 
 
 def _download_row(shelf: Shelf, progress: DownloadProgress, model: Model | None) -> Row:
@@ -216,7 +219,10 @@ def _model_row(shelf: Shelf, model: Model, key: str) -> Row:
     if model.loadable:
         menu.append("pair")
     offer, head_repo = "", None
-    if model.loadable and head is None:
+    action: Action = "add-head"
+    if key in shelf.left_out:
+        offer, action = TITLES["use-head"], "use-head"
+    elif model.loadable and head is None:
         known = entry is not None and entry.original.head > 0
         head_repo = entry.original.repo if entry is not None and known else None
         offer = f"Add MTP head ({size(entry.original.head)})" if entry is not None and known else "Add MTP head…"
@@ -232,7 +238,8 @@ def _model_row(shelf: Shelf, model: Model, key: str) -> Row:
         menu.append("forget")
     note = shelf.notes.get(key)
     if note is None and model.problem and model.status != "ready" and not only_head:
-        note = Note(model.problem, "warning" if model.status in ("unavailable", "incomplete") else "danger")
+        text = in_window(model.problem) or "Its files do not make a model."
+        note = Note(text, "warning" if model.status in ("unavailable", "incomplete") else "danger")
     fraction = shelf.verifying.get(key)
     if shelf.loading is not None and shelf.loading[0] == key:
         fraction = shelf.loading[1]
@@ -240,7 +247,7 @@ def _model_row(shelf: Shelf, model: Model, key: str) -> Row:
         key=key,
         section="MTP heads" if only_head else "Models",
         title=model.name,
-        detail=_detail(model, head, demo),
+        detail=_detail(model, head, demo=demo, left_out=key in shelf.left_out),
         state=state,
         tone=tone,
         size=size(model.size),
@@ -248,6 +255,7 @@ def _model_row(shelf: Shelf, model: Model, key: str) -> Row:
         menu=tuple(menu),
         note=note,
         head_offer="" if main == "add-head" else offer,
+        head_action=action,
         fraction=fraction,
         repo=model.repo,
         head_repo=head_repo,
@@ -263,6 +271,8 @@ def _state(shelf: Shelf, model: Model, key: str, head: Model | None) -> tuple[st
     if shelf.loaded == key:
         if head is not None and not shelf.loaded_depths:
             return "Loaded without the head", "warning", "load"
+        if key in shelf.left_out and shelf.loaded_depths:
+            return "Loaded with the head", "warning", "load"
         return "Loaded", "success", None
     if model.loadable:
         return "Ready", "text_2", "load"
@@ -282,14 +292,16 @@ def _only_head(model: Model) -> bool:
     return model.usable_head and not backbone
 
 
-def _detail(model: Model, head: Model | None, demo: bool) -> str:
+def _detail(model: Model, head: Model | None, *, demo: bool, left_out: bool) -> str:
     facts, parts = model.facts, list[str]()
     if demo:
         parts.append("Comes with Inkstand")
     if facts is not None and facts.backbone and facts.quantization:
         parts.append(facts.quantization)
     if facts is not None and facts.backbone:
-        if head is None:
+        if left_out:
+            parts.append("without its MTP head" if model.has_head else "without MTP head")
+        elif head is None:
             parts.append("no MTP head")
         elif head.path == model.path:
             parts.append(f"MTP head with {(facts.head_note or '').partition(' in ')[0]}".removesuffix(" with "))

@@ -151,8 +151,10 @@ class ScriptedSession:
             return DraftStatus("none", "none", "The drafter is switched off.", "stateful", None)
         asked = self._block_size or script.depths + 1
         block = min(asked, script.depths + 1)
-        reason = None if block == asked else f"{asked - 1} drafts were asked for; the head has {script.depths} depths."
-        return DraftStatus(requested, "mtp", reason, "stateful", block)
+        if block == asked:
+            return DraftStatus(requested, "mtp", None, "stateful", block)
+        reason = f"A block size of {asked} was asked for; the head has {script.depths} depths, so {block} is used."
+        return DraftStatus(requested, "mtp", reason, "stateful", block, asked)
 
     def generate(
         self,

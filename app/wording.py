@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from app.hints import in_window
 from engine.events import DraftStatus
 from engine.stats import GenerationStats
 
@@ -86,11 +87,14 @@ def truth(draft: DraftStatus | None, stats: GenerationStats | None = None) -> tu
         if stats is not None and stats.rounds and stats.plain_steps:
             return "MTP switched midway: both ran, as asked", False
         return "Plain decoding, as asked", False
+    reason = in_window(draft.reason or "")
     if draft.effective == "none":
-        return f"MTP was asked, plain decoding ran: {draft.reason or 'no reason was given'}", True
+        return f"MTP was asked, plain decoding ran: {reason or 'no reason was given'}", True
     ran = f"{plural((draft.block_size or 1) - 1, 'draft')} a round"
-    if draft.reason:
-        return f"MTP with {ran}: {draft.reason}", True
+    if draft.requested_block_size is not None:
+        return f"MTP with {ran}: {count(draft.requested_block_size - 1)} were asked, the head makes no more", True
+    if reason:
+        return f"MTP with {ran}: {reason}", True
     plain = f"; {plural(stats.plain_steps, 'plain step')}" if stats is not None and stats.plain_steps else ""
     return f"MTP with {ran}, as asked{plain}", False
 

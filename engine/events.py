@@ -63,6 +63,8 @@ class DraftStatus:
     reason: str | None
     schedule: str | None
     block_size: int | None
+    requested_block_size: int | None = None
+    """Asked for, where that is not what runs."""
 
 
 @dataclass(frozen=True, slots=True)

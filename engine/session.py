@@ -18,7 +18,7 @@ from engine.decode.options import GenerationOptions
 from engine.decode.sampler import Sampler
 from engine.decode.stateful import StatefulDrafter
 from engine.decode.target import PREFILL_CHUNK, Target
-from engine.errors import PromptError
+from engine.errors import PromptError, TemplateError
 from engine.events import (
     Cancelled,
     DraftStatus,
@@ -139,7 +139,14 @@ class Session:
             most = self.drafter.max_drafts
             why = f"a round takes {ROLLBACK_ROWS} drafts" if most is None else f"the head has {most} depths"
             reason = f"A block size of {self._block_size} was asked for; {why}, so {self.block_size} is used."
-        return DraftStatus(requested, "mtp", reason, self.schedule, self.block_size)
+        return DraftStatus(
+            requested,
+            "mtp",
+            reason,
+            self.schedule,
+            self.block_size,
+            requested_block_size=None if reason is None else self._block_size,
+        )
 
     # What the owner of MLX does
 
@@ -160,7 +167,7 @@ class Session:
         """
         try:
             if self._encoder is None:
-                raise PromptError(
+                raise TemplateError(
                     f"{self.engine.directory} has no chat template, so it cannot chat.",
                     "Use `inkstand generate`, which completes raw text with such a model.",
                 )

@@ -16,6 +16,7 @@ from app.controllers.downloads import DownloadsController
 from app.controllers.preferences import Preferences
 from app.controllers.tasks import Tasks, in_background
 from app.engine_host import EngineHost, LoadRequest
+from app.hints import in_window, sentence_of
 from app.hub_access import HubAccess
 from app.library_scan import DEMO, Estimate, estimate, look, verified
 from app.model_rows import Note, Row, Shelf, cure_of, rows_of
@@ -141,9 +142,15 @@ class ModelsController(QObject):
         for folder in complete:
             self._complete.pop(folder, None)
         self._scanned = True
-        models, demo, heads, memory, free = found
-        self._shelf = replace(self._shelf, models=models, demo=demo, heads=heads, memory=memory)
-        self.folder_changed.emit(hub.library.models_folder, free)
+        self._shelf = replace(
+            self._shelf,
+            models=found.models,
+            demo=found.demo,
+            heads=found.heads,
+            left_out=found.left_out,
+            memory=found.memory,
+        )
+        self.folder_changed.emit(hub.library.models_folder, found.free)
         self._list()
 
     def _list(self) -> None:
@@ -216,13 +223,21 @@ class ModelsController(QObject):
         return min(self._preferences.value.context_length or longest, longest)
 
     def load(self, key: str, context: int) -> None:
-        """Replace what is loaded, with the head that the library pairs with the model."""
+        """Replace what is loaded, with the head that the library pairs with the model.
+
+        What holds no model that can be loaded is refused, and the row says why.
+        """
         model, head = self.model(key), self._shelf.heads.get(key)
         if model is None:
             return
+        if not model.loadable:
+            why = in_window(model.problem or "") or "It holds no model that can be loaded."
+            self.note(key, Note(f"{why} Choose another model, or download this one again."))
+            return
         self.note(key, None)
         apart = None if head is None or head.path == model.path else head.path
-        self._asked = LoadRequest(model.path, model.name, apart, context)
+        kind = "none" if key in self._shelf.left_out else "auto"
+        self._asked = LoadRequest(model.path, model.name, apart, context, draft_kind=kind)
         self._host.load(self._asked)
 
     def reload(self, request: LoadRequest) -> None:
@@ -241,7 +256,7 @@ class ModelsController(QObject):
 
     def _load_failed(self, error: BaseException) -> None:
         if self._asked is not None and isinstance(error, UserError):
-            self.note(str(self._asked.directory), Note(f"{error.title} {error.hint}".strip()))
+            self.note(str(self._asked.directory), Note(sentence_of(error)))
         self._asked = None
 
     # -- models on disk -----------------------------------------------------------------------
@@ -316,6 +331,22 @@ class ModelsController(QObject):
             self.note(key, None)
             self.refresh()
 
+    def paired_with(self, key: str) -> Path | None:
+        """The folder that the user chose the head of a model from; None where the library chooses."""
+        chosen = "" if self._hub is None else self._hub.library.settings.read().pairs.get(key, "")
+        return Path(chosen) if chosen else None
+
+    def leaves_out(self, key: str) -> bool:
+        """Whether the user wants a model without a head."""
+        return key in self._shelf.left_out
+
+    def leave_head_out(self, key: str) -> None:
+        """Use no head with a model from its next load on, although there is one."""
+        model, hub = self.model(key), self._hub
+        if model is not None and hub is not None:
+            hub.library.pair(model, None)
+            self._paired(key)
+
     def pair(self, key: str, head: str | None) -> None:
         """Use the head in the folder `head` with a model; None goes back to its own or one that fits."""
         model, chosen, hub = self.model(key), self.model(head) if head else None, self._hub
@@ -326,7 +357,12 @@ class ModelsController(QObject):
         except UserError as error:
             self._fail(key, error)
             return
+        self._paired(key)
+
+    def _paired(self, key: str) -> None:
         self.note(key, None)
+        if self._shelf.loaded == key:
+            self.told.emit("This holds once the model is loaded again.")
         self.refresh()
 
     # -- folders ------------------------------------------------------------------------------

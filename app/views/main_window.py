@@ -20,6 +20,7 @@ from app.controllers.replay import Replay
 from app.controllers.stats import StatsController
 from app.crash import report
 from app.engine_host import EngineHost
+from app.hints import sentence_of
 from app.store.history import History
 from app.store.records import Chat, Message, Round
 from app.stylesheet import stylesheet
@@ -329,7 +330,7 @@ class MainWindow(QMainWindow):
 
     def show_error(self, error: UserError) -> None:
         """Something of the user's that failed, with what to do about it."""
-        self.page.toast.say(f"{error.title} {error.hint}".strip(), seconds=12)
+        self.page.toast.say(sentence_of(error), seconds=12)
 
     def show_report(self, text: str) -> None:
         """A bug, with a report that can be copied."""

@@ -10,11 +10,14 @@ from app.controllers.chat import ChatController
 from app.controllers.preferences import Preferences
 from app.crash import blame
 from app.engine_host import EngineHost
+from app.hints import in_window
 from app.settings import DraftDefault
 from app.views.chat.page import ChatPage
 from app.views.stats.panel import StatsPanel
 from app.views.toolbar import ModelChoice, Toolbar
 from app.wording import plural
+
+NO_HEAD = "This checkpoint has no MTP head."
 
 
 class ModelStatus(QObject):
@@ -91,7 +94,7 @@ class ModelStatus(QObject):
         if facts is None:
             self._toolbar.show_drafting(None)
         elif not facts.depths:
-            self._toolbar.show_drafting(None, reason=facts.head_reason or "This checkpoint has no MTP head.")
+            self._toolbar.show_drafting(None, reason=in_window(facts.head_reason or "") or NO_HEAD)
         else:
             self._toolbar.show_drafting(self._host.drafting, depths=facts.depths, depth=self._host.depth)
 

@@ -23,6 +23,7 @@ from PySide6.QtWidgets import (
 
 from app import credentials
 from app.controllers.preferences import Preferences
+from app.hints import sentence_of
 from app.settings import LIMITS
 from app.theme import GRID, Theme
 from app.views.controls import Hairline, Label
@@ -254,7 +255,7 @@ class SettingsDialog(QDialog):
             try:
                 owner = self._check_token(token, endpoint)
             except UserError as error:
-                self._checked.emit(f"{error.title} {error.hint}", False)
+                self._checked.emit(sentence_of(error), False)
             else:
                 self._checked.emit(f"It belongs to {owner}.", True)
 

@@ -84,6 +84,7 @@ def test_a_message_is_answered_and_everything_is_kept(desk: Desk, wait) -> None:
         "reason": None,
         "schedule": "stateful",
         "block_size": 5,
+        "requested_block_size": None,
     }
     assert answer.reasoning_tokens
     assert answer.options["sampling"]["seed"] == 7

@@ -195,7 +195,7 @@ def test_copies_equal_the_source(theme: Theme) -> None:
     assert "\u2028" not in part
     assert "def f(x: int) -> str:\n    return" in part
     code = body.markdown.decorations.code[0]
-    body._buttons[0][1].click()
+    body._buttons[0].click()
     assert QGuiApplication.clipboard().text() == code.source == 'def f(x: int) -> str:\n    return f"{x}"\n\n'
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from app import scripted_models as scripted
-from app.model_rows import ACTIVE, TITLES, Note, Row, Shelf, cure_of, describe_progress, overall, rows_of
+from app.model_rows import ACTIVE, TITLES, Row, Shelf, cure_of, describe_progress, overall, rows_of
 from engine.hub.catalog import CATALOG
 from engine.hub.entry import Model
 from engine.hub.facts import ModelFacts
@@ -54,6 +54,17 @@ def test_a_loaded_model_without_a_head_offers_one_first() -> None:
     assert (row.main, row.state) == ("load", "Loaded without the head")
     row = row_of(Shelf(models=[plain], loaded="/models/m", heads={"/models/m": plain}, loaded_depths=8), "m")
     assert (row.main, row.state) == (None, "Loaded")
+
+
+def test_a_head_that_is_left_out_can_be_taken_up_again() -> None:
+    own = model(head=True)
+    row = row_of(Shelf(models=[own], left_out=frozenset({"/models/m"}), loaded="/models/m"), "m")
+    assert (row.main, row.state) == (None, "Loaded")
+    assert (row.head_offer, row.head_action) == ("Use MTP head", "use-head")
+    assert "without its MTP head" in row.detail
+    # It was loaded with the head before that was chosen.
+    row = row_of(Shelf(models=[own], left_out=frozenset({"/models/m"}), loaded="/models/m", loaded_depths=8), "m")
+    assert (row.main, row.state) == ("load", "Loaded with the head")
 
 
 def test_a_head_alone_is_for_other_models() -> None:
@@ -116,7 +127,8 @@ def test_cures_are_in_the_windows_words() -> None:
     assert gated.action == "web-page"
     assert "`" not in gated.text
     unknown = cure_of("selection", "Nothing matches.", "Leave out --include.")
-    assert unknown == Note("Nothing matches.", "danger", None)
+    assert unknown.text.startswith("Nothing matches. Choose another")
+    assert "--" not in unknown.text
     kept = cure_of("server", "The hub fails.", "Try again later.")
     assert kept.text == "The hub fails. Try again later."
     assert all(note.action in TITLES for note in (gated, cure_of("token", "", "")))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -137,6 +138,20 @@ def test_the_plan_says_what_is_left_out_and_what_is_missing(theme: Theme) -> Non
     short = plan_dialog(theme, free=96_000_000_000)
     assert not short.go.isEnabled()
     assert "76.5 GB are missing" in short.space_text.text()
+
+
+def test_a_repository_without_a_model_is_refused_with_what_to_do(theme: Theme) -> None:
+    made = replace(scripted.plan("whole"), unusable="Nothing in a/b can be loaded: it holds no .safetensors file.")
+    ask = scripted.answer_with(replace(made, notes=(made.unusable or "",)))
+    dialog = PlanDialog(theme, "a/b", "whole", ask=ask, folder_of=lambda _: Path("/m"))
+    assert "it holds no .safetensors file." in dialog.status.text()
+    assert "another checkpoint" in dialog.status.text()
+    assert "safetensors" not in dialog.notes.text(), "said once"
+    assert not dialog.go.isEnabled()
+    started: list[object] = []
+    dialog.accepted_plan.connect(started.append)
+    QTest.keyClick(dialog, Qt.Key.Key_Return)
+    assert not started
 
 
 def test_a_late_answer_to_an_earlier_question_is_dropped(theme: Theme) -> None:

@@ -273,6 +273,65 @@ def test_only_the_head_is_fetched_and_paired_by_itself(play: Play, hub: FakeHub)
     play(scenario)
 
 
+def test_leaving_the_head_out_is_remembered_and_honoured(play: Play) -> None:
+    async def choose(window: HubWindow) -> None:
+        await download(window)
+        key = window.row(REPO).key
+        menu = window.gui.manager.head_menu(key)
+        assert [action.text() for action in menu.actions() if action.isChecked()] == [
+            "Automatic: its own, or one that fits"
+        ]
+        next(action for action in menu.actions() if action.text() == "No MTP head").trigger()
+        await window.until(lambda: "without its MTP head" in window.row(REPO).detail)
+
+    async def later(window: HubWindow) -> None:
+        key = window.row(REPO).key
+        assert "without its MTP head" in window.row(REPO).detail
+        ledger = window.gui.manager.load(key)
+        await window.until(ledger.go.isEnabled)
+        assert ledger.estimate is not None
+        assert ledger.estimate.footprint.head == 0
+        assert "as chosen" in ledger.verdict.text()
+        ledger.go.click()
+        await window.until(lambda: window.row(REPO).state.startswith("Loaded"))
+        asked = window.gui.models._asked
+        assert asked is not None
+        assert asked.draft_kind == "none"
+        # One click takes it up again.
+        window.gui.manager.page.views[key].head.click()
+        await window.until(lambda: "MTP head with 3 depths" in window.row(REPO).detail)
+        assert any("loaded again" in text for text in window.told)
+        window.gui.models.load(key, 1024)
+        assert (window.gui.models._asked or asked).draft_kind == "auto"
+        await window.until(lambda: window.row(REPO).state == "Loaded")
+
+    play(choose)
+    play(later)
+
+
+def test_what_cannot_be_loaded_is_refused_before_anything_is_unloaded(play: Play, hub: FakeHub) -> None:
+    hub.push("owner/pickle", {"config.json": FILES["config.json"], "pytorch_model.bin": b"x" * 1000})
+
+    async def scenario(window: HubWindow) -> None:
+        dialog = await plan_of(window, "owner/pickle")
+        assert "can be loaded" in dialog.status.text()
+        assert not dialog.go.isEnabled()
+        dialog.close()
+        await download(window)
+        key = window.row(REPO).key
+        await asyncio.to_thread(lambda: [path.unlink() for path in Path(key).glob("model-*.safetensors")])
+        window.gui.models.refresh()
+        await window.until(lambda: window.row(REPO).main != "load")
+        loaded = window.gui.services.host.facts
+        window.gui.models.load(key, 1024)
+        assert window.gui.services.host.facts is loaded, "what is loaded stays"
+        note = window.row(REPO).note
+        assert note is not None
+        assert "download this one again" in note.text
+
+    play(scenario)
+
+
 def test_verify_finds_damage_and_repair_mends_it(play: Play, hub: FakeHub) -> None:
     async def scenario(window: HubWindow) -> None:
         await download(window)

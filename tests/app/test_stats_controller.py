@@ -195,6 +195,18 @@ def test_a_stored_answer_brings_its_figures_and_curves_back(bench: Bench) -> Non
             "MTP with 4 drafts a round: 8 were asked for; the head has 4.",
             True,
         ),
+        (
+            DraftStatus("auto", "mtp", "A block size of 9 was asked for; the head has 4 depths.", "stateful", 5, 9),
+            None,
+            "MTP with 4 drafts a round: 8 were asked, the head makes no more",
+            True,
+        ),
+        (
+            DraftStatus("auto", "none", "It has no head. `inkstand download x --mtp-head` fetches it.", None, None),
+            None,
+            "MTP was asked, plain decoding ran: It has no head.",
+            True,
+        ),
     ],
 )
 def test_the_truth_line(draft: DraftStatus, figures: GenerationStats | None, text: str, differs: bool) -> None:

@@ -60,7 +60,7 @@ class Heights:
 
     def tops(self) -> list[int]:
         """Where each message starts, and where the last one ends."""
-        return [self._pad, *(self._pad + total for total in accumulate(self._values))]
+        return list(accumulate(self._values, initial=self._pad))
 
     def in_sight(self, tops: Sequence[int], value: int, height: int) -> range:
         """The messages of which something shows between `value` and `value + height`."""

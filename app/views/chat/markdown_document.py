@@ -36,6 +36,11 @@ class _Fence:
     """End in the document of the frozen lines; only meaningful when `chunk` > `body`."""
 
 
+def unified(text: str) -> str:
+    """`text` with one kind of line end, as `MarkdownDocument.source` has it."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
 class MarkdownDocument:
     """Owns the text of one message part and keeps `document` in step with it on `flush`."""
 
@@ -59,7 +64,7 @@ class MarkdownDocument:
 
     def append(self, text: str) -> None:
         """More source; shown with the next flush."""
-        self.source += text.replace("\r\n", "\n").replace("\r", "\n")
+        self.source += unified(text)
 
     @property
     def height(self) -> float:

@@ -92,13 +92,8 @@ class AssistantMessage(QWidget):
         """Show another state of the message."""
         self.message = message
         streaming = message.state == "streaming"
-        parts = ((self.body, display_source(message)), (self.reasoning.body, message.reasoning))
-        for body, source in parts:
-            if body.source != source:
-                body.set_source(source, final=not streaming)
-            elif not streaming:
-                # It has streamed in; to render all of a long answer again would stop the window at its end.
-                body.flush(final=True)
+        self.body.show_source(display_source(message), final=not streaming)
+        self.reasoning.show_source(message.reasoning, final=not streaming)
         self._refresh()
 
     def add(self, channel: str, text: str) -> None:
@@ -106,17 +101,13 @@ class AssistantMessage(QWidget):
         (self.reasoning.body if channel == "reasoning" else self.body).append(text)
 
     def flush(self, message: Message) -> None:
-        """Paint what `add` brought, with the figures of `message`."""
+        """Paint what `add` brought, with the figures of `message`, which still streams."""
         was, self.message = self.message, message
-        for body in (self.reasoning.body, self.body):
-            if body.markdown.pending and not (body is self.reasoning.body and not self.reasoning.expanded):
-                body.flush(final=False)
-        if message.state != "streaming":
-            self.body.flush(final=True)
-            self.reasoning.body.flush(final=True)
-            self._refresh()
-            self.resized.emit()
-        elif bool(was.reasoning) != bool(message.reasoning) or bool(was.content) != bool(message.content):
+        if self.reasoning.expanded and self.reasoning.body.markdown.pending:
+            self.reasoning.body.flush()
+        if self.body.markdown.pending:
+            self.body.flush()
+        if bool(was.reasoning) != bool(message.reasoning) or bool(was.content) != bool(message.content):
             self._refresh()
             self.resized.emit()
         else:
@@ -181,7 +172,7 @@ class AssistantMessage(QWidget):
 
     def restyle(self) -> None:
         self.body.restyle()
-        self.reasoning.body.restyle()
+        self.reasoning.restyle()
         self._refresh()
 
     # -- geometry -----------------------------------------------------------------------------

@@ -58,6 +58,7 @@ class Reasoning(QWidget):
         self.body.hide()
         self.head.toggled.connect(self._toggle)
         self.body.height_changed.connect(self.resized)
+        self._final = False
 
     @property
     def expanded(self) -> bool:
@@ -69,11 +70,19 @@ class Reasoning(QWidget):
         amount = "" if not tokens else f" ({plural(tokens, 'token')})"
         self.head.set_text(f"{verb}{time}{amount}" + ("…" if running and seconds is None else ""))
 
+    def show_source(self, text: str, *, final: bool) -> None:
+        """The reasoning so far, `final` once nothing will follow. Rendered only where it is unfolded."""
+        self._final = final
+        self.body.show_source(text, final=final, render=self.expanded)
+
     def _toggle(self, on: bool) -> None:
         self.body.setVisible(on)
         if on:
-            self.body.flush()
+            self.body.show_source(self.body.source, final=self._final)
         self.resized.emit()
+
+    def restyle(self) -> None:
+        self.body.restyle(render=self.expanded)
 
     def height_for(self, width: int) -> int:
         height = 24

@@ -133,7 +133,7 @@ class ReplayDialog(QDialog):
             self.difference.set_text((message.error or "").replace("\n", " "))
             self.difference.set_color("danger")
             return
-        self.right.body.set_source(display_source(message))
+        self.right.body.show_source(display_source(message), final=True)
         self.right.show_message(message)
         self._show_difference(done=message.state == "done")
 

@@ -31,10 +31,9 @@ from PySide6.QtWidgets import QMenu, QWidget
 
 from app.theme import Theme
 from app.views.chat.backdrop import Backdrop
-from app.views.chat.formats import CodeBlock
 from app.views.chat.look import CODE_HEAD, Look
 from app.views.chat.markdown import LINE
-from app.views.chat.markdown_document import MarkdownDocument
+from app.views.chat.markdown_document import MarkdownDocument, unified
 from app.views.controls import IconButton, focus_ring
 
 
@@ -81,8 +80,10 @@ class TextBody(QWidget):
         self._pressed_link = ""
         self._spans: Sequence[Span] = ()
         self._span_starts: list[int] = []
-        self._buttons: list[tuple[CodeBlock, CopyButton]] = []
+        self._buttons: list[CopyButton] = []
         self._height = 0
+        self._complete = False
+        """Rendered to the end, with nothing held back."""
         self.setAccessibleName(name)
         self.setMouseTracking(True)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
@@ -101,24 +102,39 @@ class TextBody(QWidget):
     def source(self) -> str:
         return self._markdown.source
 
+    def show_source(self, text: str, *, final: bool, render: bool = True) -> None:
+        """Show `text`, keeping what is rendered of it: to render all of a long answer again at its end would stop the
+        window.
+
+        Args:
+            final: nothing will follow.
+            render: now; otherwise with the next flush.
+        """
+        text = unified(text)
+        if not text.startswith(self.source):
+            self._restart()
+        self.append(text[len(self.source) :])
+        if render and (self._markdown.pending or (final and not self._complete)):
+            self.flush(final=final)
+
     def set_source(self, text: str, *, final: bool = True) -> None:
         """Show `text` from scratch."""
+        self._restart()
+        self.append(text)
+        self.flush(final=final)
+
+    def _restart(self) -> None:
         width, old = self._markdown.document.textWidth(), self._markdown.document
         self._markdown = self._new_document()
         old.deleteLater()
         self._markdown.document.setTextWidth(width)
         self._anchor = self._position = 0
         self._spans, self._span_starts = (), []
-        self._markdown.append(text)
-        self.flush(final=final)
+        self._complete = False
 
     def set_plain(self, text: str) -> None:
         """Show `text` as it is, without Markdown."""
-        width, old = self._markdown.document.textWidth(), self._markdown.document
-        self._markdown = self._new_document()
-        old.deleteLater()
-        self._markdown.document.setTextWidth(width)
-        self._anchor = self._position = 0
+        self._restart()
         self._markdown.set_plain(text)
         self.setAccessibleDescription(text)
         self.update()
@@ -129,18 +145,23 @@ class TextBody(QWidget):
     def flush(self, *, final: bool = False) -> None:
         """Render what `append` brought."""
         top = self._markdown.flush(final=final)
+        self._complete = final
         if final:
             self.setAccessibleDescription(self.plain_text())
-        self._place_buttons()
+        self._place_buttons(top)
         height = math.ceil(self._markdown.height)
         if height != self._height:
             self._height = height
             self.height_changed.emit()
         self.update(0, max(0, int(top) - 4), self.width(), self.height())
 
-    def restyle(self) -> None:
-        """Render again after the theme changed."""
-        self.set_source(self.source)
+    def restyle(self, *, render: bool = True) -> None:
+        """Render again after the theme changed; `render`: now, otherwise with the next flush."""
+        source = self.source
+        self._restart()
+        self.append(source)
+        if render:
+            self.flush(final=True)
 
     def plain_text(self) -> str:
         return self._markdown.document.toPlainText().replace(LINE, "\n").replace("\u2029", "\n")
@@ -160,20 +181,21 @@ class TextBody(QWidget):
         self._span_starts = [span.start for span in spans]
         self.update()
 
-    def _place_buttons(self) -> None:
-        """One copy button in the head of each code block."""
+    def _place_buttons(self, unchanged: float = 0.0) -> None:
+        """One copy button in the head of each code block; those of blocks above `unchanged` stand where they are."""
         blocks = self._markdown.decorations.code
         while len(self._buttons) > len(blocks):
-            self._buttons.pop()[1].deleteLater()
+            self._buttons.pop().deleteLater()
+        known = len(self._buttons)
+        for i in range(known, len(blocks)):
+            self._buttons.append(CopyButton(self._theme, "Copy code", lambda i=i: self._code(i), self))
         layout, document = self._markdown.document.documentLayout(), self._markdown.document
-        for i, block in enumerate(blocks):
-            if i == len(self._buttons):
-                button = CopyButton(self._theme, "Copy code", lambda i=i: self._code(i), self)
-                self._buttons.append((block, button))
-                button.show()
-            self._buttons[i] = (block, self._buttons[i][1])
-            top = layout.blockBoundingRect(document.findBlock(block.start)).top()
-            self._buttons[i][1].move(int(document.textWidth()) - 30, int(top - CODE_HEAD) - 7)
+        for i in range(len(blocks) - 1, -1, -1):
+            top = layout.blockBoundingRect(document.findBlock(blocks[i].start)).top()
+            if i < known and top < unchanged:
+                break
+            self._buttons[i].move(int(document.textWidth()) - 30, int(top - CODE_HEAD) - 7)
+            self._buttons[i].show()
 
     def _code(self, index: int) -> str:
         return self._markdown.decorations.code[index].source

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QComboBox, QDialog, QGridLayout, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
+from app.hints import in_window, sentence_of
 from app.theme import GRID, Theme
 from app.views.controls import Hairline, Label
 from app.views.models.meters import DividedBar, Part, Swatch
@@ -40,6 +41,7 @@ class LedgerDialog(QDialog):
     Args:
         ask: works the figures out.
         context_for: tokens that the settings ask for, given the most that the model takes.
+        left_out: the user wants the model without its head.
     """
 
     chosen = Signal(int)
@@ -52,10 +54,11 @@ class LedgerDialog(QDialog):
         ask: AskEstimate,
         context_for: Callable[[int], int],
         replaces: str = "",
+        left_out: bool = False,
         parent: QWidget | None = None,
     ) -> None:
         super().__init__(parent)
-        self._theme, self._context_for = theme, context_for
+        self._theme, self._context_for, self._left_out = theme, context_for, left_out
         self.estimate: Estimate | None = None
         self.setWindowTitle(f"Load {name}")
         self.setMinimumWidth(520)
@@ -134,7 +137,7 @@ class LedgerDialog(QDialog):
 
     def _take(self, got: Estimate | UserError) -> None:
         if isinstance(got, UserError):
-            self.status.set_text(f"{got.title} {got.hint}")
+            self.status.set_text(sentence_of(got))
             self.status.set_color("danger")
             return
         self.estimate = got
@@ -196,7 +199,9 @@ class LedgerDialog(QDialog):
                 "A shorter context or closing other programs helps."
             )
         if seen.head_problem:
-            parts.append(f"The MTP head is left out: {seen.head_problem}")
+            parts.append(f"The MTP head is left out: {in_window(seen.head_problem)}")
+        elif self._left_out:
+            parts.append("The MTP head is left out, as chosen under Models: every token takes a full step.")
         elif not seen.depths:
             parts.append("There is no MTP head, so every token takes a full step.")
         return " ".join(parts)

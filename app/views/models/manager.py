@@ -13,6 +13,7 @@ from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QMenu
 
 from app.controllers.models import ModelsController
 from app.engine_host import LoadRequest
+from app.hints import sentence_of
 from app.library_scan import Estimate
 from app.model_rows import Action, Note, Row, overall
 from app.theme import Theme
@@ -108,7 +109,10 @@ class ModelManager:
         loaded = next((row for row in rows if row.state.startswith("Loaded")), None)
         wants = loaded is not None and (loaded.main == "add-head" or bool(loaded.head_offer))
         self.add_head.setVisible(wants)
-        if wants and loaded is not None:
+        if wants and loaded is not None and loaded.head_action == "use-head":
+            self.add_head.set_text(loaded.head_offer)
+            self.add_head.set_name(loaded.head_offer)
+        elif wants and loaded is not None:
             known = find_entry(loaded.repo) if loaded.repo else None
             text = f"Add MTP head ({size(known.original.head)})" if known and known.original.head else "Add MTP head…"
             self.add_head.set_text(text)
@@ -121,7 +125,7 @@ class ModelManager:
         self._window.model.show_models(choices, current)
 
     def _trouble(self, error: UserError) -> None:
-        self.page.say(f"{error.title} {error.hint}".strip(), error=True)
+        self.page.say(sentence_of(error), error=True)
 
     def _folder(self, folder: Path, free: int | None) -> None:
         self.page.show_folder(folder, free)
@@ -144,6 +148,7 @@ class ModelManager:
             "unload": models.unload,
             "add-head": lambda: self.plan(row.head_repo or "", "head", editable=row.head_repo is None),
             "pair": lambda: self._pair(row),
+            "use-head": lambda: models.pair(key, None),
             "verify": lambda: models.verify(key),
             "delete": lambda: self._delete(row),
             "forget": lambda: models.forget(key),
@@ -161,7 +166,7 @@ class ModelManager:
         try:
             repo, _ = parse_repo(text)
         except UserError as error:
-            self.page.refuse(f"{error.title} {error.hint}")
+            self.page.refuse(sentence_of(error))
             return
         # The address may name a revision, so it goes on as it was typed.
         self.plan(text if "/tree/" in text else repo)
@@ -211,7 +216,7 @@ class ModelManager:
     def _add_head_of_loaded(self) -> None:
         row = next((row for row in self._models.rows if row.state.startswith("Loaded")), None)
         if row is not None:
-            self.act(row.key, "add-head")
+            self.act(row.key, row.head_action)
 
     def load(self, key: str) -> LedgerDialog:
         """Show what loading takes; it is loaded from there."""
@@ -223,6 +228,7 @@ class ModelManager:
             ask=lambda done: models.estimate(key, done),
             context_for=models.context_for,
             replaces=loaded.title if loaded is not None else "",
+            left_out=models.leaves_out(key),
             parent=self._window,
         )
         dialog.chosen.connect(partial(models.load, key))
@@ -239,7 +245,7 @@ class ModelManager:
 
         def decide(got: Estimate | UserError) -> None:
             if isinstance(got, UserError):
-                models.note(key, Note(f"{got.title} {got.hint}"))
+                models.note(key, Note(sentence_of(got)))
                 self.show_page()
                 return
             context = models.context_for(got.footprint.max_context)
@@ -260,10 +266,22 @@ class ModelManager:
     def head_menu(self, key: str) -> QMenu:
         """The heads that a model could be used with."""
         menu, models = QMenu(self.page), self._models
-        menu.addAction("Automatic: its own, or one that fits").triggered.connect(slot(lambda: models.pair(key, None)))
+        chosen, none = models.paired_with(key), models.leaves_out(key)
+
+        def item(text: str, act: Callable[[], object], *, checked: bool) -> None:
+            action = menu.addAction(text)
+            action.setCheckable(True)
+            action.setChecked(checked)
+            if checked:
+                action.setIcon(self._theme.icon("check", "accent"))
+            action.triggered.connect(slot(act))
+
+        automatic = chosen is None and not none
+        item("Automatic: its own, or one that fits", lambda: models.pair(key, None), checked=automatic)
+        item("No MTP head", lambda: models.leave_head_out(key), checked=none)
         menu.addSeparator()
         for head in models.heads_for(key):
-            menu.addAction(head.name).triggered.connect(slot(lambda head=head: models.pair(key, str(head.path))))
+            item(head.name, lambda head=head: models.pair(key, str(head.path)), checked=head.path == chosen)
         menu.addAction("Download a head…").triggered.connect(slot(lambda: self.act(key, "add-head")))
         return menu
 

@@ -22,6 +22,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app.hints import in_window
 from app.model_rows import TITLES, Action, cure_of
 from app.theme import GRID, Theme
 from app.views.controls import Label, TextButton
@@ -40,6 +41,10 @@ KINDS: tuple[tuple[Kind, str, str], ...] = (
     ("text", "Text only", "Without the files of the vision and audio encoders, which a chat has no use for."),
     ("head", "MTP head only", "The head and its config, for a checkpoint that has none."),
 )
+NOTHING_TO_LOAD = (
+    "Type the name of another checkpoint, one with config.json and .safetensors files, or take one of the catalog."
+)
+"""What to do about a repository without a model."""
 AskPlan = Callable[["str", "Kind", Path, "Callable[[Plan | UserError], object]"], Callable[[], object]]
 """(owner/name, kind, folder, what takes the plan) to what cancels."""
 
@@ -249,12 +254,18 @@ class PlanDialog(QDialog):
                 f"needed: {size(short)} are missing. Free some space, or change the folder to another volume."
             )
             self.space_text.set_color("danger")
-        self.notes.set_text("\n".join([*plan.notes, *self._memory_note(plan)]))
+        notes = [note for note in plan.notes if note != plan.unusable]
+        if plan.unusable is None:
+            notes += self._memory_note(plan)
+        else:
+            self.status.set_text(f"{in_window(plan.unusable) or plan.unusable} {NOTHING_TO_LOAD}")
+            self.status.set_color("danger")
+        self.notes.set_text("\n".join(notes))
         for widget in (self.target, self.change, self.space, self.space_text):
             widget.setVisible(True)
         self.notes.setVisible(bool(self.notes.text()))
         self._show_files(plan)
-        self.go.setEnabled(plan.fits and bool(plan.files))
+        self.go.setEnabled(plan.fits and bool(plan.files) and plan.unusable is None)
         self.go.setText("Continue" if plan.have and plan.remaining else "Download")
         if self.go.isEnabled() and self.repo.isHidden():
             self.go.setFocus()
@@ -293,7 +304,7 @@ class PlanDialog(QDialog):
             self.wanted.emit(self._error_action)
 
     def _accept(self) -> None:
-        if self.plan is not None:
+        if self.plan is not None and self.go.isEnabled():
             self.accepted_plan.emit(self.plan)
             self.accept()
 

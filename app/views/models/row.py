@@ -90,7 +90,7 @@ class ModelRow(QWidget):
         self._lines: list[FileLine] = []
         self._build()
         self.main.clicked.connect(lambda: self._choose(self.row.main if self.row else None))
-        self.head.clicked.connect(lambda: self._choose("add-head"))
+        self.head.clicked.connect(lambda: self._choose(self.row.head_action if self.row else None))
         self.cure.clicked.connect(lambda: self._choose(self.row.note.action if self.row and self.row.note else None))
         self.more.clicked.connect(self._pop)
         self.files_button.toggled.connect(self._toggle_files)
