@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
+from itertools import pairwise
 
 import pytest
 
-from app.bridge import Bridge, Stamped
+from app.bridge import FRAME_S, Bridge, Stamped
 from app.crash import BUG, CrashHandler, blame, report
 from engine.errors import UserError
 
@@ -43,6 +45,31 @@ def test_events_arrive_together_in_order_in_the_window_thread(qapp, wait) -> Non
     assert one.threads == {threading.get_ident()}
     bridge.post(one.take, "next")
     wait(lambda: len(one.batches) == 2)
+
+
+def test_a_fast_source_is_heard_once_a_frame_and_a_pause_costs_no_time(qapp, wait) -> None:
+    bridge, sink = Bridge(), Sink()
+    arrived: list[float] = []
+
+    def take(events: Sequence[Stamped]) -> None:
+        arrived.append(time.monotonic())
+        sink.take(events)
+
+    def source() -> None:
+        for i in range(60):
+            bridge.post(take, i)
+            time.sleep(0.002)
+
+    thread = threading.Thread(target=source)
+    thread.start()
+    wait(lambda: sum(map(len, sink.batches)) == 60)
+    thread.join()
+    assert [event for batch in sink.batches for event in batch] == list(range(60))
+    assert all(later - earlier >= 0.9 * FRAME_S for earlier, later in pairwise(arrived))
+    time.sleep(2 * FRAME_S)
+    bridge.post(take, "alone")
+    qapp.processEvents()
+    assert sink.batches[-1] == ["alone"]
 
 
 def test_one_sinks_bug_does_not_cost_another_its_events(qapp, qtbot) -> None:
