@@ -111,7 +111,7 @@ def build(
     bridge = Bridge()
     host = EngineHost(loader, EngineWorker(), bridge)
     host.drafting, host.depth = loaded.settings.draft.enabled, loaded.settings.draft.depth
-    queue = AnswerQueue(host, history)
+    queue = AnswerQueue(host, history, bridge)
     chat = ChatController(history, host, queue, preferences.get)
     background = Background(bridge)
     chats = ChatsController(history, lambda: queue.chats, background)

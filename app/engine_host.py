@@ -88,7 +88,8 @@ class LoadProgress:
 class GenerateRequest:
     """One turn."""
 
-    messages: tuple[Message, ...]
+    messages: Callable[[], Sequence[Message]]
+    """Reads the conversation; called on the engine's thread, since a long one takes a while."""
     sampling: Mapping[str, Any]
     effort: str
 
@@ -249,7 +250,7 @@ def _events(
     model: OpenModel, session: ModelSession, request: GenerateRequest, cancel: threading.Event
 ) -> Iterator[Event]:
     options, effort = model.options(request.sampling), model.effort(request.effort)
-    return session.generate(request.messages, options, effort=effort, cancel=cancel)
+    return session.generate(request.messages(), options, effort=effort, cancel=cancel)
 
 
 LEFT_OUT = "The MTP head is left out for this model, as chosen under Models."

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from PySide6.QtCore import QObject, QTimer, Signal
+from PySide6.QtCore import QObject, Signal
 
-from app.bridge import Stamped
+from app.background import Outcome
+from app.bridge import Bridge, Stamped
 from app.controllers.answer import LiveAnswer
+from app.controllers.saving import AnswerWriter, Ending
 from app.crash import report
 from app.engine_host import EngineHost, GenerateRequest
 from app.store.errors import StoreError
@@ -19,19 +20,14 @@ from app.store.history import History
 from app.store.records import Message
 from engine.worker import Job, Stopped
 
-SAVE_S = 0.5
-"""Seconds between two saves of a streaming answer."""
-RETRY_MS = 1000
-
 
 @dataclass(slots=True)
 class Running:
-    """An answer that waits for its turn or is being generated."""
+    """An answer that waits for its turn, is being generated, or has ended and is being stored."""
 
     live: LiveAnswer
     job: Job
     started: bool = False
-    saved_at: float = 0.0
 
     @property
     def message(self) -> Message:
@@ -42,7 +38,7 @@ class AnswerQueue(QObject):
     """Signals:
     started(Running): its first event came.
     streamed(Running, pieces, events): more of it.
-    finished(Running): it is in the history.
+    finished(Running): it is in the history, or `trouble` told why not.
     changed: another number of answers is running or waiting.
     trouble(StoreError): a save failed; it is tried again.
     """
@@ -53,19 +49,12 @@ class AnswerQueue(QObject):
     changed = Signal()
     trouble = Signal(object)
 
-    def __init__(self, host: EngineHost, history: History, *, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, host: EngineHost, history: History, bridge: Bridge) -> None:
         super().__init__()
         self._host = host
-        self._history = history
-        self._now = now
         self._running: dict[int, Running] = {}
-        self._unsaved: dict[int, Running] = {}
         self._reports: dict[int, str] = {}
-        self._writer = ThreadPoolExecutor(1, thread_name_prefix="inkstand-history")
-        self._writes: dict[int, Future[None]] = {}
-        self._retry = QTimer(self)
-        self._retry.setInterval(RETRY_MS)
-        self._retry.timeout.connect(self._save_again)
+        self._writer = AnswerWriter(history, bridge)
 
     def submit(self, message: Message, request: GenerateRequest) -> Running:
         """Queue the answer that `message` (state "streaming") is to hold."""
@@ -113,66 +102,35 @@ class AnswerQueue(QObject):
             return
         if not running.started:
             running.started = True
-            running.saved_at = self._now()
             self.started.emit(running)
         pieces, state = running.live.take(events)
         self.streamed.emit(running, pieces, events)
-        if state is not None:
-            del self._running[message_id]
-            self._finish(running)
-            self.changed.emit()
-        elif self._now() - running.saved_at >= SAVE_S:
-            self._save(running)
+        if state is None:
+            self._writer.progress(message_id, running.live.answer)
+        elif state != "streaming":
+            self._finish(running, state)
 
-    def _save(self, running: Running) -> None:
-        """On a thread of its own: a lock that another program holds must not stop the window."""
-        previous = self._writes.get(running.message.id)
-        if previous is not None and not previous.done():
-            return
-        running.saved_at = self._now()
-        answer, message_id, history = running.live.answer(), running.message.id, self._history
-        self._writes[message_id] = self._writer.submit(history.messages.save_answer, message_id, answer)
-
-    def _finish(self, running: Running) -> None:
+    def _finish(self, running: Running, state: Literal["done", "stopped", "failed"]) -> None:
         message = running.message
-        pending = self._writes.pop(message.id, None)
-        if pending is not None:
-            # A late save must not overwrite the final state.
-            wait([pending])
         if running.live.error is not None:
             self._reports[message.id] = report(running.live.error)
-        assert message.state != "streaming"
-        state: Literal["done", "stopped", "failed"] = message.state
-        try:
-            stored = self._history.messages.finish_answer(
-                message.id, running.live.answer(), state=state, error=message.error
-            )
-        except StoreError as error:
-            self._unsaved[message.id] = running
-            self._retry.start()
-            self.trouble.emit(error)
-        else:
-            self._unsaved.pop(message.id, None)
-            running.live.message = stored
-        self.finished.emit(running)
+        ending = Ending(message.id, running.live.answer(), state, message.error)
+        self._writer.finish(ending, lambda outcome: self._stored(running, outcome))
 
-    def _save_again(self) -> None:
-        for message_id, running in list(self._unsaved.items()):
-            message = running.message
-            state: Literal["done", "stopped", "failed"] = "done" if message.state == "streaming" else message.state
-            try:
-                self._history.messages.finish_answer(
-                    message_id, running.live.answer(), state=state, error=message.error
-                )
-            except StoreError:
-                return
-            del self._unsaved[message_id]
-        self._retry.stop()
+    def _stored(self, running: Running, outcome: Outcome[Message]) -> None:
+        del self._running[running.message.id]
+        if isinstance(outcome.error, StoreError):
+            self.trouble.emit(outcome.error)
+        elif outcome.error is None:
+            running.live.message = outcome.get()
+        self.finished.emit(running)
+        self.changed.emit()
+        if outcome.error is not None and not isinstance(outcome.error, StoreError):
+            raise outcome.error
 
     def close(self) -> None:
         """After the engine's thread has ended and its last events were delivered: save what is left."""
         for running in list(self._running.values()):
-            self._take(running.message.id, [(self._now(), Stopped())])
-        self._save_again()
-        self._retry.stop()
-        self._writer.shutdown(wait=True)
+            if running.message.state == "streaming":
+                self._take(running.message.id, [(time.monotonic(), Stopped())])
+        self._writer.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from PySide6.QtCore import QObject, Signal
@@ -208,8 +209,8 @@ class ChatController(QObject):
         if message is None or message.parent_id is None:
             return None
         options = {**asdict(self._effective().sampling), **message.options.get("sampling", {})}
-        context = self._history.messages.context(message.parent_id)
-        return GenerateRequest(tuple(context), options, message.options.get("effort", self.effort))
+        context = partial(self._history.messages.context, message.parent_id)
+        return GenerateRequest(context, options, message.options.get("effort", self.effort))
 
     def _branch(self, parent_id: int) -> None:
         """Answer `parent_id`, with whatever is shown below it replaced by the new answer."""
@@ -218,14 +219,12 @@ class ChatController(QObject):
         self.path = self._with_live(self._history.messages.path(self.chat.id))
         self._queue.submit(message, request)
         self.path_changed.emit(self.path)
-        self.chats_changed.emit()
 
     def _answer(self, parent_id: int) -> None:
         request, message = self._begin(parent_id)
         self.path.append(message)
         self.added.emit(message)
         self._queue.submit(message, request)
-        self.chats_changed.emit()
 
     def _begin(self, parent_id: int) -> tuple[GenerateRequest, Message]:
         settings = self._effective()
@@ -233,7 +232,7 @@ class ChatController(QObject):
         if sampling["seed"] is None:
             # Drawn here and kept with the answer, so that it can be replayed.
             sampling["seed"] = self._seed()
-        context = self._history.messages.context(parent_id)
+        context = partial(self._history.messages.context, parent_id)
         facts = self._host.facts or self._host.loading
         message = self._history.messages.begin_answer(
             parent_id,
@@ -245,7 +244,7 @@ class ChatController(QObject):
                 "depth": self._host.depth,
             },
         )
-        return GenerateRequest(tuple(context), sampling, settings.effort), message
+        return GenerateRequest(context, sampling, settings.effort), message
 
     # -- events -------------------------------------------------------------------------------
 
@@ -256,7 +255,6 @@ class ChatController(QObject):
     def _on_finished(self, running: Running) -> None:
         if self._replace(running.message):
             self.settled.emit(running.message)
-        self.chats_changed.emit()
 
     def _replace(self, message: Message) -> bool:
         """Put a newer state of a message into the path; False when it is not in sight."""
@@ -283,5 +281,7 @@ class ChatController(QObject):
             work()
         except UserError as error:
             self.failed.emit(error)
+            # A part of it may have been done.
+            self.chats_changed.emit()
             return False
         return True

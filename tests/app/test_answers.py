@@ -36,7 +36,7 @@ class Desk:
         self.bridge = Bridge()
         self.host = EngineHost(scripted_loader(script), EngineWorker(), self.bridge)
         self.history = History.open(path, busy_timeout_s=0.1)
-        self.queue = AnswerQueue(self.host, self.history)
+        self.queue = AnswerQueue(self.host, self.history, self.bridge)
         self.settings = Settings(sampling=Sampling(temperature=0.0))
         self.chat = ChatController(self.history, self.host, self.queue, lambda: self.settings, seed=lambda: 7)
         self.errors: list[UserError] = []
