@@ -7,6 +7,7 @@ from PySide6.QtCore import QPointF, QUrl
 from PySide6.QtGui import QGuiApplication, QTextDocument
 
 from app.theme import Theme
+from app.views.chat.copy_button import CopyButton
 from app.views.chat.highlight import spans as coloured
 from app.views.chat.look import Look
 from app.views.chat.markdown import safe_link
@@ -197,6 +198,25 @@ def test_copies_equal_the_source(theme: Theme) -> None:
     code = body.markdown.decorations.code[0]
     body._buttons[0].click()
     assert QGuiApplication.clipboard().text() == code.source == 'def f(x: int) -> str:\n    return f"{x}"\n\n'
+
+
+def test_the_buttons_of_code_stand_at_their_blocks_while_it_streams(theme: Theme) -> None:
+    streamed, whole = (TextBody(theme, "answer") for _ in range(2))
+    for body in (streamed, whole):
+        body.height_for(400)
+    text = "\n\n".join(f"Some words before block {i}. " * 9 + "\n\n```python\nprint(1)\n```" for i in range(6))
+    for i in range(0, len(text), 37):
+        streamed.append(text[i : i + 37])
+        streamed.flush()
+    streamed.flush(final=True)
+    whole.set_source(text)
+    places = [[button.pos() for button in body.findChildren(CopyButton)] for body in (streamed, whole)]
+    assert places[0] == places[1]
+    assert len({place.y() for place in places[0]}) == 6
+    for body in (streamed, whole):
+        body.height_for(250)
+    places = [[button.pos() for button in body.findChildren(CopyButton)] for body in (streamed, whole)]
+    assert places[0] == places[1]
 
 
 def test_an_unfinished_line_does_not_flicker(theme: Theme) -> None:

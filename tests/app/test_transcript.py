@@ -16,8 +16,9 @@ from app.theme import Theme
 from app.views.chat.message import AssistantMessage
 from app.views.chat.pool import KEPT
 from app.views.chat.rounds import document_positions, spans
-from app.views.chat.transcript import Transcript
+from app.views.chat.transcript import FRAME_MS, Transcript
 from app.views.chat.user_message import UserMessage
+from engine.messages import ToolCall
 
 Wait = Callable[..., None]
 
@@ -140,6 +141,72 @@ def test_the_end_of_an_answer_is_followed_too(transcript: Transcript) -> None:
     transcript.finish(replace(current, state="done", content=current.content + "more\n\n" * 8))
     bar = transcript.verticalScrollBar()
     assert bar.value() == bar.maximum()
+
+
+def test_the_end_of_an_answer_renders_only_what_is_new(transcript: Transcript) -> None:
+    current = stream(transcript, 1, 30)
+    view = transcript.view(1)
+    assert isinstance(view, AssistantMessage)
+    document = view.body.markdown.document
+    changes: list[int] = []
+    document.contentsChange.connect(lambda position, _removed, _added: changes.append(position))
+    length = document.characterCount()
+    call = ToolCall("clock", {"zone": "UTC"}, "1")
+    transcript.finish(replace(current, state="done", content=current.content + "The end.", tool_calls=(call,)))
+    assert view.body.markdown.document is document
+    assert min(changes) > length - 60, "the last paragraph and what follows"
+    assert '"zone": "UTC"' in view.body.plain_text()
+    assert view.body.plain_text() == view.body.accessibleDescription()
+
+
+def test_an_answer_that_ends_out_of_sight_is_rendered_when_it_is_seen(transcript: Transcript) -> None:
+    transcript.set_messages([message(i) for i in range(60)])
+    current = stream(transcript, 61, 3)
+    transcript.verticalScrollBar().setValue(0)
+    view = transcript._pool.get(61)
+    assert isinstance(view, AssistantMessage)
+    long = current.content + "More and more. " * 2000
+    maximum = transcript.verticalScrollBar().maximum()
+    transcript.finish(replace(current, state="done", content=long))
+    assert "More" not in view.body.plain_text()
+    assert transcript.verticalScrollBar().maximum() > maximum + 2000
+    assert transcript.verticalScrollBar().value() == 0
+    transcript.scroll_to_end()
+    assert transcript.view(61) is view
+    assert view.body.plain_text().count("More") == 2000
+
+
+def test_folded_reasoning_is_not_rendered(transcript: Transcript) -> None:
+    current = replace(message(1, " ", state="streaming"), content="", reasoning="First *thought*. ")
+    transcript.set_messages([current])
+    view = transcript.view(1)
+    assert isinstance(view, AssistantMessage)
+    reasoning = view.reasoning
+    current = replace(current, reasoning=current.reasoning + "Second **thou", content="So.")
+    transcript.stream(current, [("reasoning", "Second **thou"), ("text", "So.")])
+    transcript.finish(replace(current, state="done"))
+    assert reasoning.body.plain_text() == ""
+    reasoning.head.click()
+    assert reasoning.body.plain_text() == "First thought. Second **thou"
+    transcript._restyle()
+    assert reasoning.body.plain_text() == "First thought. Second **thou"
+    reasoning.head.click()
+    transcript._restyle()
+    reasoning.head.click()
+    assert reasoning.body.plain_text() == "First thought. Second **thou"
+
+
+def test_slow_rendering_is_followed_by_a_pause(transcript: Transcript, monkeypatch: pytest.MonkeyPatch) -> None:
+    current = stream(transcript, 1, 1)
+    transcript.stream(current, [("text", "x")])
+    assert transcript._timer.interval() == FRAME_MS
+    view = transcript.view(1)
+    assert isinstance(view, AssistantMessage)
+    monkeypatch.setattr(view, "flush", lambda _message: time.sleep(0.05))
+    transcript._timer.stop()
+    transcript._flush()
+    transcript.stream(current, [("text", "x")])
+    assert transcript._timer.interval() >= 200
 
 
 def test_what_the_reader_unfolds_stays_under_the_pointer(transcript: Transcript) -> None:

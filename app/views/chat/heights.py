@@ -46,6 +46,9 @@ class Heights:
     def measure(self, i: int, height: int) -> None:
         self._values[i], self._measured[i] = height, True
 
+    def guess(self, i: int, height: int) -> None:
+        self._values[i], self._measured[i] = height, False
+
     def outdate(self, i: int | None = None) -> None:
         """Make one height, or all, an estimate again."""
         if i is None:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from PySide6.QtCore import QMimeData, QPointF, QRectF, Qt, QTimer, Signal
+from PySide6.QtCore import QMimeData, QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import (
     QAbstractTextDocumentLayout,
     QContextMenuEvent,
@@ -31,10 +31,11 @@ from PySide6.QtWidgets import QMenu, QWidget
 
 from app.theme import Theme
 from app.views.chat.backdrop import Backdrop
+from app.views.chat.copy_button import CopyButton
 from app.views.chat.look import CODE_HEAD, Look
 from app.views.chat.markdown import LINE
 from app.views.chat.markdown_document import MarkdownDocument, unified
-from app.views.controls import IconButton, focus_ring
+from app.views.controls import focus_ring
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,20 +46,6 @@ class Span:
     end: int
     color: str
     tip: str
-
-
-class CopyButton(IconButton):
-    """Copies what `text` returns and says so for a moment."""
-
-    def __init__(self, theme: Theme, name: str, text: Callable[[], str], parent: QWidget | None = None) -> None:
-        super().__init__(theme, "copy", name, parent, size=24, color="text_3")
-        self._text = text
-        self.clicked.connect(self._copy)
-
-    def _copy(self) -> None:
-        QGuiApplication.clipboard().setText(self._text())
-        self.set_icon("check")
-        QTimer.singleShot(1200, self, lambda: self.set_icon("copy"))
 
 
 class TextBody(QWidget):

@@ -9,19 +9,18 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from PySide6.QtCore import QEasingCurve, Qt, QTimer, QVariantAnimation, Signal
+from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QKeyEvent, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QWidget
 
 from app.store.records import Message
 from app.theme import COLUMN, GRID, Theme
 from app.views.chat.heights import Heights, estimate
+from app.views.chat.jump import JumpButton
 from app.views.chat.message import AssistantMessage
 from app.views.chat.pool import Decorator, MessagePool, MessageWidget
 from app.views.chat.user_message import SHOWN, UserMessage
-from app.views.controls import RoundButton
 
-GLIDE_MS = 120
 FRAME_MS = 33
 """A streaming answer is painted at most every so many milliseconds."""
 PAD = 3 * GRID
@@ -52,14 +51,8 @@ class Transcript(QAbstractScrollArea):
         self.setAccessibleName("Conversation")
         self.viewport().setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)
         self.verticalScrollBar().setSingleStep(5 * GRID)
-        self._jump = RoundButton(theme, "arrow-down", "Jump to the latest message", self, filled=False)
-        self._jump.hide()
-        self._jump.clicked.connect(self._glide_to_end)
-        self._glide = QVariantAnimation(self)
-        self._glide.setDuration(GLIDE_MS)
-        self._glide.setEasingCurve(QEasingCurve.Type.OutCubic)
-        self._glide.valueChanged.connect(self._glide_step)
-        self._glide.finished.connect(self.scroll_to_end)
+        self._jump = JumpButton(theme, self.verticalScrollBar(), self.scroll_to_end, self)
+        self._pause = FRAME_MS
         self._timer = QTimer(self)
         self._timer.setSingleShot(True)
         self._timer.timeout.connect(self._flush)
@@ -104,7 +97,7 @@ class Transcript(QAbstractScrollArea):
                 view.add(channel, text)
         self._dirty.add(message.id)
         if not self._timer.isActive():
-            self._timer.start(FRAME_MS)
+            self._timer.start(self._pause)
 
     def finish(self, message: Message) -> None:
         """The final state of an answer, shown at once."""
@@ -114,8 +107,11 @@ class Transcript(QAbstractScrollArea):
         self._messages[i] = message
         self._dirty.discard(message.id)
         view = self._pool.get(message.id)
-        if view is not None:
+        if view is not None and message.id in self._visible:
             self._update(view, message)
+        else:
+            # Rendered when it comes into sight.
+            self._heights.guess(i, self._estimate(message))
         self._layout()
 
     def _update(self, view: MessageWidget, message: Message) -> None:
@@ -151,19 +147,6 @@ class Transcript(QAbstractScrollArea):
     def scroll_to_end(self) -> None:
         self._stick = True
         self._layout()
-
-    def _glide_to_end(self) -> None:
-        """Scroll down visibly when it is not far and motion is welcome."""
-        bar = self.verticalScrollBar()
-        if self._theme.reduce_motion or bar.maximum() - bar.value() > 2 * bar.pageStep():
-            self.scroll_to_end()
-            return
-        self._glide.setStartValue(bar.value())
-        self._glide.setEndValue(bar.maximum())
-        self._glide.start()
-
-    def _glide_step(self, value: int) -> None:
-        self.verticalScrollBar().setValue(value)
 
     def show_message(self, message_id: int) -> None:
         """Scroll so that a message's top is in sight."""
@@ -241,7 +224,7 @@ class Transcript(QAbstractScrollArea):
             self._set_value(value, total - height)
         finally:
             self._busy = False
-        self._show_jump(total - height - value)
+        self._jump.show_for(total - height - value)
 
     def _stale(self, i: int) -> bool:
         return self._heights.measured(i) is None or self._messages[i].id not in self._pool
@@ -325,8 +308,6 @@ class Transcript(QAbstractScrollArea):
         # A slow paint (a huge table) is followed by a pause, so that the window stays at hand.
         spent = 1000 * (time.perf_counter() - began)
         self._pause = max(FRAME_MS, round(4 * spent))
-        if self._dirty:
-            self._timer.start(self._pause)
 
     def _restyle(self) -> None:
         self._heights.outdate()
@@ -344,11 +325,8 @@ class Transcript(QAbstractScrollArea):
 
     # -- events -------------------------------------------------------------------------------
 
-    def _show_jump(self, below: int) -> None:
-        self._jump.setVisible(below > 240)
-
     def resizeEvent(self, event: QResizeEvent) -> None:
-        self._jump.move((self.width() - 32) // 2, self.height() - 48)
+        self._jump.place(self.width(), self.height())
         self._layout()
 
     def paintEvent(self, event: QPaintEvent) -> None:
