@@ -6,7 +6,7 @@ A stream of events ends with exactly one of `Finished`, `Cancelled` or `Failed`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 from engine.messages import Message, ToolCall
 from engine.stats import GenerationStats
@@ -14,6 +14,12 @@ from engine.stats import GenerationStats
 Channel = Literal["reasoning", "text"]
 FinishReason = Literal["stop", "length", "context", "cancelled"]
 """stop: a stop id or stop string; length: max tokens; context: the model's context is full."""
+
+
+class CancelFlag(Protocol):
+    """Asks a generation to end early; looked at between its steps and never waited for. `threading.Event` is one."""
+
+    def is_set(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)

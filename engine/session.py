@@ -20,6 +20,7 @@ from engine.decode.stateful import StatefulDrafter
 from engine.decode.target import PREFILL_CHUNK, Target
 from engine.errors import PromptError, TemplateError
 from engine.events import (
+    CancelFlag,
     Cancelled,
     DraftStatus,
     Event,
@@ -157,7 +158,7 @@ class Session:
         *,
         effort: float | None = None,
         tools: Sequence[dict[str, Any]] = (),
-        cancel: threading.Event | None = None,
+        cancel: CancelFlag | None = None,
     ) -> Iterator[Event]:
         """Answer a conversation. The stream ends with one of `Finished`, `Cancelled`, `Failed`.
 
@@ -178,14 +179,12 @@ class Session:
             return
         yield from self._run(prompt.ids, options, cancel, channels=True)
 
-    def complete(
-        self, text: str, options: GenerationOptions, *, cancel: threading.Event | None = None
-    ) -> Iterator[Event]:
+    def complete(self, text: str, options: GenerationOptions, *, cancel: CancelFlag | None = None) -> Iterator[Event]:
         """Continue raw text, without a template; events as in `generate`."""
         yield from self._run(self.engine.tokenizer.encode(text), options, cancel, channels=False)
 
     def continue_ids(
-        self, ids: Sequence[int], options: GenerationOptions, *, cancel: threading.Event | None = None
+        self, ids: Sequence[int], options: GenerationOptions, *, cancel: CancelFlag | None = None
     ) -> Iterator[Event]:
         """Continue prompt ids as they are, reading the output as chat channels; events as in `generate`."""
         yield from self._run(ids, options, cancel, channels=True)
@@ -198,7 +197,7 @@ class Session:
         self._boundaries.clear()
 
     def _run(
-        self, ids: Sequence[int], options: GenerationOptions, cancel: threading.Event | None, *, channels: bool
+        self, ids: Sequence[int], options: GenerationOptions, cancel: CancelFlag | None, *, channels: bool
     ) -> Iterator[Event]:
         try:
             yield from self._generate(list(ids), options, cancel or threading.Event(), channels)
@@ -210,7 +209,7 @@ class Session:
             yield Failed(error)
 
     def _generate(
-        self, ids: list[int], options: GenerationOptions, cancel: threading.Event, channels: bool
+        self, ids: list[int], options: GenerationOptions, cancel: CancelFlag, channels: bool
     ) -> Iterator[Event]:
         began = time.perf_counter()
         self._check(ids)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 import types
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 
 from engine.events import (
+    CancelFlag,
     Cancelled,
     DraftStatus,
     Event,
@@ -81,7 +81,7 @@ def answer(text: str = "Foam writes on the sand.", reasoning: str = "", **fields
     return [*events, RoundDone(done.token_ids, 4, 2, 0.1, done.stats), Finished(done)]
 
 
-Script = Callable[[threading.Event | None], Iterator[Event]]
+Script = Callable[[CancelFlag | None], Iterator[Event]]
 
 
 @dataclass
@@ -121,7 +121,7 @@ class FakeSession:
         options: Any,
         *,
         effort: float | None,
-        cancel: threading.Event | None = None,
+        cancel: CancelFlag | None = None,
         tools: Sequence[Any] = (),
     ) -> Iterator[Event]:
         self.requests.append(
@@ -129,11 +129,11 @@ class FakeSession:
         )
         return self._play(cancel)
 
-    def complete(self, text: str, options: Any, *, cancel: threading.Event | None = None) -> Iterator[Event]:
+    def complete(self, text: str, options: Any, *, cancel: CancelFlag | None = None) -> Iterator[Event]:
         self.requests.append({"text": text, "options": options})
         return self._play(cancel)
 
-    def _play(self, cancel: threading.Event | None) -> Iterator[Event]:
+    def _play(self, cancel: CancelFlag | None) -> Iterator[Event]:
         script = self.scripts.pop(0)
         yield from script(cancel) if callable(script) else script
 

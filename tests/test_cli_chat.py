@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import io
+import os
+import pty
+import select
 import signal
-import threading
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,7 +23,7 @@ from engine.cli.main import main
 from engine.cli.terminal import Terminal
 from engine.decode.options import GenerationOptions
 from engine.errors import PromptError
-from engine.events import Event, Notice, TextDelta
+from engine.events import CancelFlag, Event, Notice, TextDelta
 
 __all__ = ["fakes"]
 
@@ -151,7 +156,7 @@ def test_two_slashes_send_a_message_that_starts_with_one() -> None:
 
 
 def test_an_interrupt_stops_the_answer_and_keeps_the_chat() -> None:
-    def stopped(cancel: threading.Event | None) -> Iterator[Event]:
+    def stopped(cancel: CancelFlag | None) -> Iterator[Event]:
         assert cancel is not None
         yield TextDelta("text", "Half an")
         signal.raise_signal(signal.SIGINT)
@@ -232,3 +237,118 @@ def test_a_checkpoint_without_a_template_cannot_chat(
     fakes.engine.template = None
     assert main(["chat", "-m", str(tmp_path)]) == 2
     assert "no chat template" in capsys.readouterr().err
+
+
+TYPED_CHAT = """
+import fcntl, sys, termios, time, types
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+sys.path.insert(0, {tests!r})
+from cli_fakes import FakeEngine, FakeSession, answer
+from engine.cli.main import main
+
+class Echo(FakeSession):
+    def _play(self, cancel):
+        text = self.requests[-1]["messages"][-1].content
+        if text == "wait":
+            print("waiting", flush=True)
+            while not cancel.is_set():
+                time.sleep(0.01)
+        yield from answer("echo " + repr(text))
+
+session = Echo()
+module = types.ModuleType("engine.session")
+module.Engine, module.Session = FakeEngine(), lambda engine, **options: session
+sys.modules["engine.session"] = module
+sys.exit(main(["chat", "-m", "."]))
+"""
+
+
+def _as_a_terminal_starts_it() -> None:
+    """Ctrl-C counts, also where the tests were started in the background, which ignores it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+
+class Typist:
+    """A chat in a pseudo-terminal of its own, driven by keys."""
+
+    def __init__(self) -> None:
+        self._master, slave = pty.openpty()
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", TYPED_CHAT.format(tests=str(Path(__file__).parent))],
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            env={**os.environ, "TERM": "xterm", "INKSTAND_OPENBLAS": "0"},
+            start_new_session=True,
+            preexec_fn=_as_a_terminal_starts_it,  # noqa: PLW1509 (two system calls, no lock)
+        )
+        os.close(slave)
+        self._unread = b""
+
+    def type(self, keys: str) -> None:
+        os.write(self._master, keys.encode())
+
+    def expect(self, text: str) -> None:
+        """Waits until `text` appears after what was expected before."""
+        assert self._shown(text, 60), f"{text!r} was not shown, but {self._unread!r}"
+
+    def type_until(self, keys: str, text: str) -> None:
+        """Types once more where nothing came of it.
+
+        CPython does not see a signal that comes in the instant between showing a key and waiting for the next one
+        before it has a reason to wake up. A program that types is quick enough to hit that instant.
+        """
+        for _ in range(20):
+            self.type(keys)
+            if self._shown(text, 3):
+                return
+        pytest.fail(f"{text!r} was not shown, but {self._unread!r}")
+
+    def _shown(self, text: str, timeout: float) -> bool:
+        deadline = time.monotonic() + timeout
+        while text.encode() not in self._unread:
+            ready, _, _ = select.select([self._master], [], [], max(0, deadline - time.monotonic()))
+            if not ready:
+                return False
+            self._unread += os.read(self._master, 4096)
+        self._unread = self._unread.partition(text.encode())[2]
+        return True
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        os.close(self._master)
+
+
+@pytest.fixture
+def typist() -> Iterator[Typist]:
+    typist = Typist()
+    yield typist
+    typist.close()
+
+
+def test_keys_in_a_real_terminal(typist: Typist) -> None:
+    typist.expect("› ")
+    typist.type("hello\n")
+    typist.expect("echo 'hello'")
+    typist.expect("› ")
+    typist.type("\x1b[200~line one\nline two\x1b[201~\n")
+    typist.expect("echo 'line one\\nline two'")
+    typist.expect("› ")
+    typist.type("ends with \\\n")
+    typist.type("a backslash\n")
+    typist.expect("echo 'ends with \\na backslash'")
+    typist.expect("› ")
+    typist.type("wait\n")
+    typist.expect("waiting")
+    typist.type("\x03")
+    typist.expect("echo 'wait'")
+    typist.expect("› ")
+    typist.type("half a line")
+    typist.expect("half a line")
+    typist.type_until("\x03", "Ctrl-D or /quit leaves.")
+    typist.expect("› ")
+    typist.type("\x04")
+    assert typist.process.wait(20) == 0

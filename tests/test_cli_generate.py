@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from cli_fakes import (
 
 from engine.cli.main import main
 from engine.errors import CheckpointError, PromptError
-from engine.events import Event, Notice, TextDelta
+from engine.events import CancelFlag, Event, Notice, TextDelta
 from engine.messages import Message, ToolCall
 
 __all__ = ["fakes"]
@@ -198,7 +197,7 @@ def test_the_truth_is_told_where_another_drafter_ran(
     assert expected in capsys.readouterr().err
 
 
-def interrupted(cancel: threading.Event | None) -> Iterator[Event]:
+def interrupted(cancel: CancelFlag | None) -> Iterator[Event]:
     assert cancel is not None
     yield TextDelta("text", "Half an")
     signal.raise_signal(signal.SIGINT)
@@ -217,7 +216,7 @@ def test_an_interrupt_prints_what_there_is(fakes: Fakes, capsys: pytest.CaptureF
 
 
 def test_a_second_interrupt_ends_at_once_and_the_handler_is_put_back(fakes: Fakes) -> None:
-    def twice(_cancel: threading.Event | None) -> Iterator[Event]:
+    def twice(_cancel: CancelFlag | None) -> Iterator[Event]:
         signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGINT)
         yield TextDelta("text", "never")

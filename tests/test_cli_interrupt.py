@@ -1,11 +1,16 @@
-"""Ctrl-C before the command runs and after it has run, in the real process."""
+"""Ctrl-C before the command runs and after it has run, in the real process; twice at once while an answer is made."""
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
+from types import FrameType
+from typing import Any
 
 import pytest
+
+from engine.cli.interrupt import cancel_on_interrupt
 
 ENTRY = "from app.__main__ import main; sys.exit(main())"
 WHILE_MODULES_LOAD = f"""
@@ -38,3 +43,29 @@ def test_a_command_that_is_told_to_ignore_interrupts_ignores_them() -> None:
     done = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("inkstand ")
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("moment", range(1, 12))
+def test_a_second_interrupt_in_the_middle_of_the_first_locks_nothing_up(moment: int) -> None:
+    """A terminal and a parent process that passes Ctrl-C on send two SIGINT in the same instant."""
+    lines = 0
+
+    def interrupt_again(frame: FrameType, event: str, arg: object) -> Any:
+        nonlocal lines
+        if event == "line":
+            lines += 1
+            if lines == moment:
+                signal.raise_signal(signal.SIGINT)
+        return interrupt_again
+
+    tracer = sys.gettrace()
+    with cancel_on_interrupt() as cancel:
+        try:
+            sys.settrace(interrupt_again)
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(tracer)
+        assert cancel.is_set()

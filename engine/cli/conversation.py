@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from threading import Event as CancelEvent
 from typing import TYPE_CHECKING, Protocol
 
 from engine.cli.answer_printer import AnswerPrinter
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from engine.decode.options import GenerationOptions
-    from engine.events import Event, Generation
+    from engine.events import CancelFlag, Event, Generation
 
 
 class Chatting(Protocol):
@@ -34,7 +33,7 @@ class Chatting(Protocol):
         options: GenerationOptions,
         *,
         effort: float | None,
-        cancel: CancelEvent | None = None,
+        cancel: CancelFlag | None = None,
     ) -> Iterator[Event]: ...
 
 

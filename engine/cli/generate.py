@@ -6,7 +6,6 @@ import argparse
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from threading import Event as CancelEvent
 from typing import TYPE_CHECKING, Any
 
 from engine.cli.answer_printer import AnswerPrinter
@@ -26,7 +25,7 @@ from engine.errors import PromptError
 from engine.messages import Message
 
 if TYPE_CHECKING:
-    from engine.events import Event, Generation
+    from engine.events import CancelFlag, Event, Generation
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -60,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
             "Give the whole text to complete with -p, or add a chat_template.jinja to the checkpoint.",
         )
 
-    def events(cancel: CancelEvent) -> Iterator[Event]:
+    def events(cancel: CancelFlag) -> Iterator[Event]:
         if engine.template is not None:
             return session.generate(messages, options, effort=effort, cancel=cancel)
         terminal.note("The checkpoint has no chat template: completing the raw text.")

@@ -9,25 +9,40 @@ from contextlib import contextmanager
 from types import FrameType
 
 
+class Interrupt:
+    """Set by the first SIGINT; a `CancelFlag`.
+
+    No `threading.Event`, whose `set` takes a lock: a signal handler runs between any two instructions of the main
+    thread. Where those hold the lock already (in `wait`, or in the `set` of a SIGINT a moment before), the handler
+    would wait for itself and never return.
+    """
+
+    def __init__(self) -> None:
+        self._came = False
+
+    def is_set(self) -> bool:
+        return self._came
+
+    def handle(self, signum: int, frame: FrameType | None) -> None:
+        """The signal handler."""
+        if self._came:
+            signal.default_int_handler(signum, frame)
+        self._came = True
+
+
 @contextmanager
-def cancel_on_interrupt() -> Generator[threading.Event]:
-    """An event that the first SIGINT sets, instead of an exception in the middle of a forward.
+def cancel_on_interrupt() -> Generator[Interrupt]:
+    """A flag that the first SIGINT sets, instead of an exception in the middle of a forward.
 
     The second SIGINT raises KeyboardInterrupt as usual. Outside the main thread, which alone receives signals, the
-    event is never set.
+    flag is never set.
     """
-    cancel = threading.Event()
+    interrupt = Interrupt()
     if threading.current_thread() is not threading.main_thread():
-        yield cancel
+        yield interrupt
         return
-
-    def on_interrupt(signum: int, frame: FrameType | None) -> None:
-        if cancel.is_set():
-            signal.default_int_handler(signum, frame)
-        cancel.set()
-
-    previous = signal.signal(signal.SIGINT, on_interrupt)
+    previous = signal.signal(signal.SIGINT, interrupt.handle)
     try:
-        yield cancel
+        yield interrupt
     finally:
         signal.signal(signal.SIGINT, previous)
