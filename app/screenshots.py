@@ -177,7 +177,7 @@ def shoot_all(studio: Studio) -> None:
 def _shoot_replay(studio: Studio, answer: int) -> None:
     from app.views.chat.replay_dialog import ReplayDialog  # noqa: PLC0415
 
-    studio.window.replay(answer)
+    studio.window.answers.replay(answer)
     dialog = studio.window.findChild(ReplayDialog)
     assert dialog is not None
     studio.wait(lambda: dialog.difference.text().startswith("Equal, all"))

@@ -163,11 +163,13 @@ class ChatDelegate(QStyledItemDelegate):
         if row.busy:
             painter.setPen(Qt.PenStyle.NoPen)
             painter.setBrush(theme.color("accent"))
-            painter.drawEllipse(QRectF(right - 6, rect.top() + 13, 6, 6))
+            painter.drawEllipse(QRectF(right - 6, rect.top() + self._scaled(32) / 2 - 3, 6, 6))
             right -= 14
         if row.chat.pinned:
             ratio = painter.device().devicePixelRatioF()
-            painter.drawPixmap(int(right) - 13, int(rect.top()) + 9, theme.pixmap("pin", "text_3", 14, ratio))
+            painter.drawPixmap(
+                int(right) - 13, int(rect.top()) + self._scaled(32) // 2 - 7, theme.pixmap("pin", "text_3", 14, ratio)
+            )
             right -= 18
         font = theme.font(0, weight=500 if chosen else 400)
         painter.setFont(font)

@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt
-from PySide6.QtGui import QColor, QEnterEvent, QFontMetrics, QKeyEvent, QPainter, QPaintEvent, QPen, QShowEvent
+from PySide6.QtGui import (
+    QColor,
+    QEnterEvent,
+    QFont,
+    QFontMetrics,
+    QKeyEvent,
+    QPainter,
+    QPaintEvent,
+    QPen,
+    QResizeEvent,
+    QShowEvent,
+)
 from PySide6.QtWidgets import QAbstractButton, QFrame, QLabel, QSizePolicy, QWidget
 
 from app.theme import Theme
@@ -65,7 +76,14 @@ class IconButton(PaintedButton):
         self._icon = icon
         self._color = color
         self._side = size
+        self._marked = False
         self.setFixedSize(size, size)
+
+    def set_marked(self, on: bool) -> None:
+        """A dot that says there is something of the user's behind the button."""
+        if on != self._marked:
+            self._marked = on
+            self.update()
 
     def set_icon(self, icon: str) -> None:
         if icon != self._icon:
@@ -82,6 +100,10 @@ class IconButton(PaintedButton):
         pixmap = self.theme.pixmap(self._icon, color, side, self.devicePixelRatioF())
         painter.setOpacity(1.0 if self.isEnabled() else 0.4)
         painter.drawPixmap(QPointF((rect.width() - side) / 2, (rect.height() - side) / 2), pixmap)
+        if self._marked:
+            painter.setPen(Qt.PenStyle.NoPen)
+            painter.setBrush(self.theme.color("accent"))
+            painter.drawEllipse(QRectF(rect.width() - 9, 4, 6, 6))
         if self.hasFocus():
             focus_ring(painter, rect, 6, self.theme)
 
@@ -123,7 +145,10 @@ class RoundButton(PaintedButton):
 
 
 class TextButton(PaintedButton):
-    """Text with an optional icon before and a chevron after it, without a frame until the pointer is on it."""
+    """Text with an optional icon before and a chevron after it, without a frame until the pointer is on it.
+
+    Only one that `elides` may get narrower than its text. A `link` stands in a line of text: no margin, no fill.
+    """
 
     def __init__(
         self,
@@ -137,8 +162,13 @@ class TextButton(PaintedButton):
         strong: bool = False,
         color: str = "text",
         delta: int = 0,
+        elides: bool = False,
+        link: bool = False,
     ) -> None:
         super().__init__(theme, name, parent)
+        self.elides = elides
+        self._link = link
+        self._inset = 0 if link else 8
         self._icon = icon
         self._menu = menu
         self._strong = strong
@@ -146,6 +176,7 @@ class TextButton(PaintedButton):
         self._delta = delta
         self.setText(text)
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
+        theme.changed.connect(self.updateGeometry)
 
     def set_text(self, text: str) -> None:
         if text != self.text():
@@ -154,24 +185,30 @@ class TextButton(PaintedButton):
             self.update()
 
     def sizeHint(self) -> QSize:
-        width = QFontMetrics(self._font()).horizontalAdvance(self.text()) + 16
-        return QSize(width + (22 if self._icon else 0) + (16 if self._menu else 0), 28)
+        metrics = QFontMetrics(self._font())
+        width = metrics.horizontalAdvance(self.text()) + 2 * self._inset
+        height = max(28, metrics.height() + 8)
+        return QSize(width + (22 if self._icon else 0) + (16 if self._menu else 0), height)
 
     def minimumSizeHint(self) -> QSize:
-        return QSize(56 if self._menu else 32, 28)
+        wanted = self.sizeHint()
+        return QSize(min(56, wanted.width()), wanted.height()) if self.elides else wanted
 
-    def _font(self):
+    def _font(self) -> QFont:
         return self.theme.font(self._delta, weight=600 if self._strong else 400)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         rect = QRectF(self.rect())
-        self._back(painter, rect)
-        painter.setFont(self._font())
+        if not self._link:
+            self._back(painter, rect)
+        font = self._font()
+        font.setUnderline(self._link and self.underMouse())
+        painter.setFont(font)
         name = "accent" if self.isChecked() else self._color
         painter.setPen(self.theme.color(name if self.isEnabled() else "text_3"))
-        left, right = 8.0, rect.width() - 8
+        left, right = float(self._inset), rect.width() - self._inset
         ratio, middle = self.devicePixelRatioF(), rect.height() / 2
         if self._icon:
             shade = name if name != "text" else "text_2"
@@ -277,6 +314,45 @@ class Label(QLabel):
         palette = self.palette()
         palette.setColor(self.foregroundRole(), self._theme.color(self._color))
         self.setPalette(palette)
+
+
+class ElidedLabel(Label):
+    """A line that is shortened in its middle where there is no room for it; the tooltip has all of it."""
+
+    def __init__(
+        self, theme: Theme, parent: QWidget | None = None, *, color: str = "text", delta: int = 0, weight: int = 400
+    ) -> None:
+        super().__init__(theme, "", parent, color=color, delta=delta, weight=weight)
+        self.full = ""
+        self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Preferred)
+
+    def text(self) -> str:
+        """All of it, also where less is shown."""
+        return self.full
+
+    def set_text(self, text: str) -> None:
+        if text != self.full:
+            self.full = text
+            self.setToolTip(text)
+            self.setAccessibleName(text)
+            self.updateGeometry()
+            self._elide()
+
+    def sizeHint(self) -> QSize:
+        return QSize(QFontMetrics(self.font()).horizontalAdvance(self.full) + 2, super().sizeHint().height())
+
+    def minimumSizeHint(self) -> QSize:
+        wanted = self.sizeHint()
+        return QSize(min(48, wanted.width()), wanted.height())
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._elide()
+
+    def _elide(self) -> None:
+        shown = QFontMetrics(self.font()).elidedText(self.full, Qt.TextElideMode.ElideMiddle, self.width())
+        if shown != super().text():
+            self.setText(shown)
 
 
 class Surface(QWidget):

@@ -6,41 +6,36 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from PySide6.QtCore import QPoint, QSize, Qt, Signal
-from PySide6.QtGui import QCloseEvent, QShowEvent
-from PySide6.QtWidgets import QApplication, QDialog, QMainWindow, QSplitter, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtCore import QPoint, Qt, Signal
+from PySide6.QtGui import QCloseEvent, QResizeEvent, QShowEvent
+from PySide6.QtWidgets import QApplication, QMainWindow, QStackedWidget
 
-from app.bridge import Stamped
-from app.controllers.answer import Pieces
-from app.controllers.answers import AnswerQueue, Running
+from app.controllers.answers import AnswerQueue
 from app.controllers.chat import ChatController
 from app.controllers.chats import ChatsController
 from app.controllers.preferences import Preferences
-from app.controllers.replay import Replay
 from app.controllers.stats import StatsController
 from app.crash import report
 from app.engine_host import EngineHost
 from app.hints import sentence_of
 from app.store.history import History
-from app.store.records import Chat, Message, Round
+from app.store.records import Chat, Message
 from app.stylesheet import stylesheet
-from app.theme import GRID, Theme
-from app.views.chat.message import FINISH_NOTES
+from app.theme import Theme
+from app.views.answer_commands import AnswerCommands, run_dialog
+from app.views.arrangement import Arrangement
 from app.views.chat.page import ChatPage
-from app.views.chat.replay_dialog import ReplayDialog
 from app.views.chat_commands import ChatCommands
-from app.views.controls import Hairline, IconButton
 from app.views.dialogs import TextDialog
 from app.views.menus import Menus
 from app.views.model_status import ModelStatus
 from app.views.settings_dialog import SettingsDialog
 from app.views.sidebar import Sidebar
+from app.views.stats.feed import StatsFeed
 from app.views.stats.panel import StatsPanel
 from app.views.toolbar import Toolbar
 from app.views.window_state import WindowState, pack, unpack
 from engine.errors import UserError
-
-SIDEBAR = 29 * GRID
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,16 +70,16 @@ class MainWindow(QMainWindow):
         self.restyle()
         self.setWindowTitle("Inkstand")
         self.resize(1200, 800)
-        self.setMinimumSize(QSize(640, 480))
         self.sidebar = Sidebar(s.theme, self)
-        self.toolbar = Toolbar(s.theme, self)
+        self.toolbar = Toolbar(s.theme, self, menu=sys.platform != "darwin")
         self.page = ChatPage(s.theme, s.chat, self)
         self.panel = StatsPanel(s.theme, self)
         self.stack = QStackedWidget(self)
         """The pages; more of them may be added beside the chat."""
         self.stack.addWidget(self.page)
-        self._splitter = QSplitter(Qt.Orientation.Horizontal, self)
-        self._build()
+        self.arrangement = Arrangement(
+            s.theme, self, sidebar=self.sidebar, toolbar=self.toolbar, pages=self.stack, panel=self.panel
+        )
         self.chats = ChatCommands(
             window=self,
             theme=s.theme,
@@ -105,40 +100,28 @@ class MainWindow(QMainWindow):
             panel=self.panel,
             crashed=lambda error: self.show_report(report(error)),
         )
+        self.answers = AnswerCommands(
+            window=self,
+            theme=s.theme,
+            history=s.history,
+            host=s.host,
+            queue=s.queue,
+            chat=s.chat,
+            stats=s.stats,
+            page=self.page,
+        )
+        self._feed = StatsFeed(
+            stats=s.stats,
+            host=s.host,
+            history=s.history,
+            chat=s.chat,
+            queue=s.queue,
+            panel=self.panel,
+            say=lambda text: self.page.toast.say(text, seconds=12),
+        )
         self.menus = Menus(self, self._handlers())
         self._connect()
         s.theme.changing.connect(self.restyle)
-
-    def _build(self) -> None:
-        theme = self._s.theme
-        right = QWidget()
-        column = QVBoxLayout(right)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
-        column.addWidget(self.toolbar)
-        column.addWidget(Hairline(theme, right))
-        lower = QSplitter(Qt.Orientation.Horizontal, right)
-        lower.setHandleWidth(0)
-        lower.addWidget(self.stack)
-        lower.addWidget(self.panel)
-        lower.setStretchFactor(0, 1)
-        lower.setCollapsible(0, False)
-        column.addWidget(lower, 1)
-        self._splitter.setHandleWidth(1)
-        self._splitter.addWidget(self.sidebar)
-        self._splitter.addWidget(right)
-        self._splitter.setStretchFactor(1, 1)
-        self._splitter.setCollapsible(1, False)
-        self._splitter.setSizes([SIDEBAR, 1200 - SIDEBAR])
-        self.sidebar.setMinimumWidth(22 * GRID)
-        self.sidebar.setMaximumWidth(50 * GRID)
-        self.setCentralWidget(self._splitter)
-        if sys.platform != "darwin":
-            more = IconButton(theme, "more", "Menu", self.toolbar)
-            more.clicked.connect(lambda: self._pop_menu(more))
-            layout = self.toolbar.layout()
-            assert layout is not None
-            layout.addWidget(more)
 
     def _connect(self) -> None:
         s, page = self._s, self.page
@@ -148,18 +131,11 @@ class MainWindow(QMainWindow):
         self.toolbar.new_chat.connect(self.new_chat)
         self.toolbar.sidebar.connect(self.toggle_sidebar)
         self.toolbar.panel.connect(self.toggle_panel)
-        page.replay.connect(self.replay)
-        page.report.connect(self._show_answer_report)
+        self.toolbar.menu.connect(self._pop_menu)
         page.settings.connect(self.show_settings)
-        page.text_shown.connect(self._show_text)
         for source in (s.chats.failed, s.chat.failed, page.failed, s.preferences.failed, s.queue.trouble):
             source.connect(self.show_error)
         s.chat.opened.connect(self._opened)
-        s.chat.path_changed.connect(self._show_stats)
-        s.queue.started.connect(self._answer_started)
-        s.queue.streamed.connect(self._answer_streamed)
-        s.queue.finished.connect(self._answer_finished)
-        s.stats.changed.connect(self.panel.show_state)
 
     def _handlers(self) -> dict[str, Callable[[], object]]:
         s, page, chats = self._s, self.page, self.chats
@@ -176,12 +152,12 @@ class MainWindow(QMainWindow):
             "focus_composer": page.composer.editor.setFocus,
             "system_prompt": chats.edit_system_prompt,
             "stop": s.chat.stop,
-            "regenerate": lambda: self._with_answer(s.chat.regenerate),
+            "regenerate": self.answers.regenerate_last,
             "edit_last": chats.edit_last,
             "toggle_drafting": self.model.toggle_drafting,
-            "toggle_rounds": lambda: self._with_answer(page.toggle_rounds),
-            "rounds_as_text": lambda: self._with_answer(page.rounds_as_text),
-            "replay": lambda: self._with_answer(self.replay),
+            "toggle_rounds": self.answers.toggle_rounds,
+            "rounds_as_text": self.answers.rounds_as_text,
+            "replay": self.answers.replay_last,
             "rename_chat": self.sidebar.rename_current,
             "pin_chat": chats.pin,
             "duplicate_chat": chats.duplicate_current,
@@ -210,18 +186,19 @@ class MainWindow(QMainWindow):
         preferences.update(font_size=max(9, min(28, preferences.value.font_size + by)))
 
     def toggle_sidebar(self, _on: bool = True) -> None:
-        self.sidebar.setVisible(self.sidebar.isHidden())
+        self.arrangement.toggle_sidebar()
 
     def toggle_panel(self, _on: bool = True) -> None:
-        self.panel.setVisible(self.panel.isHidden())
-        self.panel.show_state(self._s.stats.state)
+        self.arrangement.toggle_panel()
+        self._feed.refresh()
 
     def show_plots(self) -> None:
         """Complete the panel with what takes long to import; called after the first paint."""
         self.panel.show_plots()
-        self.panel.show_state(self._s.stats.state)
+        self._feed.refresh()
 
-    def _pop_menu(self, button: QWidget) -> None:
+    def _pop_menu(self) -> None:
+        button = self.toolbar.menu_button
         menu = self.menus.popup(self)
         menu.exec(button.mapToGlobal(QPoint(button.width() - menu.sizeHint().width(), button.height() + 2)))
         menu.deleteLater()
@@ -232,9 +209,9 @@ class MainWindow(QMainWindow):
         return pack(
             WindowState(
                 geometry=bytes(self.saveGeometry().data()),
-                sidebar=not self.sidebar.isHidden(),
-                panel=not self.panel.isHidden(),
-                split=tuple(self._splitter.sizes()),
+                sidebar=self.arrangement.sidebar_wanted,
+                panel=self.arrangement.panel_wanted,
+                split=tuple(self.arrangement.splitter.sizes()),
                 chat=None if chat is None else chat.id,
             )
         )
@@ -245,9 +222,7 @@ class MainWindow(QMainWindow):
         if state is None:
             return None
         self.restoreGeometry(state.geometry)
-        self.sidebar.setVisible(state.sidebar)
-        self.panel.setVisible(state.panel)
-        self._splitter.setSizes(state.split)
+        self.arrangement.restore(sidebar=state.sidebar, panel=state.panel, sizes=state.split)
         return state.chat
 
     # -- chats and answers --------------------------------------------------------------------
@@ -259,74 +234,15 @@ class MainWindow(QMainWindow):
     def _show_page(self) -> None:
         self.stack.setCurrentWidget(self.page)
 
-    def _opened(self, chat: Chat | None, path: Sequence[Message]) -> None:
+    def _opened(self, chat: Chat | None, _path: Sequence[Message]) -> None:
         self.sidebar.select(None if chat is None else chat.id)
         self.setWindowTitle("Inkstand" if chat is None else f"{chat.display_title} – Inkstand")
         self.model.show_switches()
-        self._show_stats(path)
-
-    def _show_stats(self, path: Sequence[Message]) -> None:
-        if not self._s.stats.state.running:
-            facts = self._s.host.facts
-            self._s.stats.show(path, self._rounds_of, facts.context if facts else None)
-
-    def _rounds_of(self, message_id: int) -> Sequence[Round]:
-        return self._s.history.messages.trace(message_id).rounds
-
-    def _answer_started(self, running: Running) -> None:
-        facts = self._s.host.facts
-        self._s.stats.begin(running.message.model, facts.context if facts else None)
-
-    def _answer_streamed(self, _running: Running, _pieces: Pieces, events: Sequence[Stamped]) -> None:
-        self._s.stats.take(events)
-
-    def _answer_finished(self, running: Running) -> None:
-        self._s.stats.end()
-        if running.live.notices and running.message.finish_reason not in FINISH_NOTES:
-            self.page.toast.say("  ".join(running.live.notices), seconds=12)
-
-    def _with_answer(self, act: Callable[[int], object]) -> None:
-        """Do something with the last answer in sight once it is complete."""
-        answer = self.page.last_answer()
-        if answer is not None and self._s.queue.get(answer) is None:
-            act(answer)
-
-    def replay(self, answer_id: int) -> None:
-        """Open the window that runs an answer's turn again with the drafter the other way."""
-        s = self._s
-        message = next((m for m in s.chat.path if m.id == answer_id), None)
-        request = s.chat.request_for(answer_id)
-        if message is None or request is None:
-            return
-        ran_with = (message.draft or {}).get("effective") == "mtp"
-        ids = s.history.messages.trace(answer_id).token_ids
-        replay = Replay(s.host, request, message, ids, drafting=not ran_with)
-
-        def learn(done: Message) -> None:
-            s.stats.learn(done.model, replay.live.stats)
-
-        replay.finished.connect(learn)
-        dialog = ReplayDialog(s.theme, replay, self)
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        dialog.show()
-
-    def _show_text(self, title: str, text: str) -> None:
-        self._run(TextDialog(self._s.theme, title, "", text, self))
-
-    def _show_answer_report(self, answer_id: int) -> None:
-        explanation = "Please send this with what you did, after a look at what it says."
-        self._run(TextDialog(self._s.theme, "Report of a bug", explanation, self._s.queue.report(answer_id), self))
 
     # -- messages -----------------------------------------------------------------------------
 
     def show_settings(self) -> None:
-        self._run(SettingsDialog(self._s.theme, self._s.preferences, self))
-
-    @staticmethod
-    def _run(dialog: QDialog) -> None:
-        """Wait for a dialog; its parent would keep it for good."""
-        dialog.exec()
-        dialog.deleteLater()
+        run_dialog(SettingsDialog(self._s.theme, self._s.preferences, self))
 
     def show_error(self, error: UserError) -> None:
         """Something of the user's that failed, with what to do about it."""
@@ -357,6 +273,12 @@ class MainWindow(QMainWindow):
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
         self._shown = True
+        self.arrangement.fit()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        if self._shown:
+            self.arrangement.fit()
 
     def closeEvent(self, event: QCloseEvent) -> None:
         if self._quit_on_close:

@@ -61,7 +61,7 @@ def test_every_control_has_a_name(gui: Gui) -> None:
     gui.manager.show_page()
     page = filled(gui.manager.page)
     page.views[str(scripted.HOME / scripted.MXFP4)].files_button.click()
-    for widget in (*controls(page), gui.manager.bar, gui.manager.add_head):
+    for widget in (*controls(page), gui.manager.bar, gui.window.toolbar.head_button):
         name = widget.accessibleName() or (widget.text() if isinstance(widget, QAbstractButton) else "")
         assert name, widget
     mains = [view.main.accessibleName() for view in page.views.values() if not view.main.isHidden()]

@@ -73,7 +73,7 @@ def test_chat_switch_rounds_replay_and_unload(opened: Opened, wait) -> None:
     assert isinstance(view, AssistantMessage)
     assert view.body._spans
 
-    gui.window.replay(s.chat.path[-1].id)
+    gui.window.answers.replay(s.chat.path[-1].id)
     dialog = gui.window.findChild(ReplayDialog)
     assert dialog is not None
     wait(lambda: dialog.difference.text() == "Equal, all 64 tokens.", 60)

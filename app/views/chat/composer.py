@@ -201,6 +201,8 @@ class Composer(QWidget):
 
     def _restyle(self) -> None:
         self.editor.setFont(self._theme.font(1))
+        # The placeholder is painted in the viewport's, which a style sheet keeps from following.
+        self.editor.viewport().setFont(self._theme.font(1))
         palette = self.editor.palette()
         palette.setColor(QPalette.ColorRole.Text, self._theme.color("text"))
         palette.setColor(QPalette.ColorRole.PlaceholderText, self._theme.color("text_3"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QPainter, QPaintEvent
-from PySide6.QtWidgets import QHBoxLayout, QProgressBar, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QProgressBar, QScrollArea, QSizePolicy, QVBoxLayout, QWidget
 
 from app.theme import COLUMN, GRID, Theme
 from app.views.controls import Hairline, Label, PaintedButton, Surface, focus_ring
@@ -16,7 +16,7 @@ PROMPTS = (
 )
 WATCH = (
     "Flip the MTP switch in the middle of an answer and watch tokens per round and tok/s at the right: "
-    "the speed changes, what the model says does not."
+    "the speed changes, the quality does not. At temperature 0 not even a word does."
 )
 
 
@@ -28,11 +28,15 @@ class PromptRow(PaintedButton):
         self.setToolTip("")
         self.prompt = prompt
         self._title = title
-        self.setFixedHeight(7 * GRID)
+        theme.changed.connect(self._scale)
+        self._scale()
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
 
     def sizeHint(self) -> QSize:
-        return QSize(480, 7 * GRID)
+        return QSize(480, self.height())
+
+    def _scale(self) -> None:
+        self.setFixedHeight(max(7 * GRID, 2 * self.theme.base + 30))
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
@@ -65,7 +69,7 @@ class Welcome(Surface):
         layout = QVBoxLayout(column)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(GRID)
-        self._title = Label(theme, "", column, delta=9, weight=600)
+        self._title = Label(theme, "", column, delta=9, weight=600, wrap=True)
         self._subtitle = Label(theme, "", column, color="text_2", wrap=True)
         self._progress = QProgressBar(column)
         self._progress.setTextVisible(False)
@@ -93,8 +97,9 @@ class Welcome(Surface):
         watch.addWidget(self._icon, 0, Qt.AlignmentFlag.AlignTop)
         watch.addWidget(Label(theme, WATCH, column, color="text_2", wrap=True), 1)
         layout.addWidget(self._watch)
-        outer = QVBoxLayout(self)
-        outer.setContentsMargins(3 * GRID, 3 * GRID, 3 * GRID, 3 * GRID)
+        content = Surface(theme, "window")
+        outer = QVBoxLayout(content)
+        outer.setContentsMargins(3 * GRID, 2 * GRID, 3 * GRID, 2 * GRID)
         outer.addStretch(2)
         line = QHBoxLayout()
         line.addStretch(1)
@@ -102,6 +107,15 @@ class Welcome(Surface):
         line.addStretch(1)
         outer.addLayout(line)
         outer.addStretch(3)
+        scroll = QScrollArea(self)
+        scroll.setWidget(content)
+        scroll.setWidgetResizable(True)
+        scroll.setFrameShape(QFrame.Shape.NoFrame)
+        scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        whole = QVBoxLayout(self)
+        whole.setContentsMargins(0, 0, 0, 0)
+        whole.addWidget(scroll)
 
     def show_model(self, title: str, subtitle: str, fraction: float | None = None, *, drafts: bool = True) -> None:
         """What is loaded, or how far it has come (`fraction` in [0, 1]). `drafts`: there is a switch to flip."""

@@ -18,12 +18,18 @@ class DownloadBar(PaintedButton):
         self._title = self._figures = ""
         self._share: float = 0.0
         self._stalled = False
+        self._line = 0
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-        self.setFixedHeight(5 * GRID + 4)
+        theme.changed.connect(self._scale)
+        self._scale()
         self.hide()
 
     def sizeHint(self) -> QSize:
-        return QSize(20 * GRID, 5 * GRID + 4)
+        return QSize(20 * GRID, self.height())
+
+    def _scale(self) -> None:
+        self._line = QFontMetrics(self.theme.font(-2)).height()
+        self.setFixedHeight(2 * self._line + 14)
 
     def show_overall(self, overall: tuple[str, str, float, bool] | None) -> None:
         """Title, figures, share and whether it stalls; None hides the bar."""
@@ -39,7 +45,7 @@ class DownloadBar(PaintedButton):
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         rect = QRectF(self.rect())
         self._back(painter, rect)
-        line = QRectF(8, 5, rect.width() - 16, 16)
+        line = QRectF(8, 3, rect.width() - 16, self._line)
         font = self.theme.font(-2, weight=500)
         painter.setFont(font)
         painter.setPen(self.theme.color("text"))
@@ -47,7 +53,7 @@ class DownloadBar(PaintedButton):
         painter.drawText(line, Qt.AlignmentFlag.AlignVCenter, title)
         painter.setFont(self.theme.font(-2, tabular=True))
         painter.setPen(self.theme.color("warning" if self._stalled else "text_2"))
-        painter.drawText(line.translated(0, 15), Qt.AlignmentFlag.AlignVCenter, self._figures)
+        painter.drawText(line.translated(0, self._line), Qt.AlignmentFlag.AlignVCenter, self._figures)
         track = QRectF(8, rect.height() - 6, rect.width() - 16, 3)
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(self.theme.color("pressed"))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QPoint, QUrl
 from PySide6.QtGui import QDesktopServices
-from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QMenu
+from PySide6.QtWidgets import QFileDialog, QMenu
 
 from app.controllers.models import ModelsController
 from app.engine_host import LoadRequest
@@ -59,7 +59,6 @@ class ModelManager:
         self._first: LoadRequest | None = None
         self.page = ModelsPage(theme, window)
         self.bar = DownloadBar(theme, window.sidebar)
-        self.add_head = TextButton(theme, "Add MTP head…", "Add an MTP head", window.toolbar, color="accent")
         self._place()
         self._connect()
 
@@ -70,9 +69,6 @@ class ModelManager:
         button.clicked.connect(self.show_page)
         window.sidebar.footer.insertWidget(0, self.bar)
         window.sidebar.footer.insertWidget(2, button)
-        toolbar = cast("QHBoxLayout", window.toolbar.layout())
-        toolbar.insertWidget(toolbar.indexOf(window.toolbar.reason) + 1, self.add_head)
-        self.add_head.hide()
 
     def _connect(self) -> None:
         models, page, window = self._models, self.page, self._window
@@ -86,7 +82,7 @@ class ModelManager:
         page.look_again.connect(models.refresh)
         page.back.connect(lambda: window.stack.setCurrentWidget(window.page))
         self.bar.clicked.connect(self.show_page)
-        self.add_head.clicked.connect(self._add_head_of_loaded)
+        window.toolbar.add_head.connect(self._add_head_of_loaded)
         window.models_wanted.connect(self.show_page)
         window.toolbar.model.connect(self.pick)
         window.toolbar.manage.connect(self.show_page)
@@ -107,16 +103,7 @@ class ModelManager:
         self.page.show_rows(rows)
         self.bar.show_overall(overall(row.progress for row in rows if row.progress is not None))
         loaded = next((row for row in rows if row.state.startswith("Loaded")), None)
-        wants = loaded is not None and (loaded.main == "add-head" or bool(loaded.head_offer))
-        self.add_head.setVisible(wants)
-        if wants and loaded is not None and loaded.head_action == "use-head":
-            self.add_head.set_text(loaded.head_offer)
-            self.add_head.set_name(loaded.head_offer)
-        elif wants and loaded is not None:
-            known = find_entry(loaded.repo) if loaded.repo else None
-            text = f"Add MTP head ({size(known.original.head)})" if known and known.original.head else "Add MTP head…"
-            self.add_head.set_text(text)
-            self.add_head.set_name(text)
+        self._window.toolbar.offer_head(_offer_of(loaded))
         choices = [ModelChoice(r.key, r.title) for r in rows if r.main == "load" or r.state.startswith("Load")]
         first = self._first
         if first is not None and all(choice.key != str(first.directory) for choice in choices):
@@ -317,3 +304,13 @@ class ModelManager:
             ("Move them", lambda: models.use_folder(folder, move=True)),
         )
         Confirm(self._theme, "Move the models as well?", text, answers, self._window).open()
+
+
+def _offer_of(loaded: Row | None) -> str:
+    """The toolbar's button for a head that the loaded model could be used with; empty without one."""
+    if loaded is None or not (loaded.main == "add-head" or loaded.head_offer):
+        return ""
+    if loaded.head_action == "use-head":
+        return loaded.head_offer
+    known = find_entry(loaded.repo) if loaded.repo else None
+    return f"Add MTP head ({size(known.original.head)})" if known and known.original.head else "Add MTP head…"

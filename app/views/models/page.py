@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from PySide6.QtCore import Qt, QTimer, Signal
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QLineEdit, QScrollArea, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QBoxLayout, QFrame, QHBoxLayout, QLineEdit, QScrollArea, QVBoxLayout, QWidget
 
 from app.model_rows import CATALOG_NOTE, Row
 from app.theme import GRID, Theme
-from app.views.controls import Hairline, IconButton, Label, Surface, TextButton
-from app.views.models.row import ModelRow, Push
+from app.views.controls import ElidedLabel, Hairline, IconButton, Label, Surface, TextButton
+from app.views.models.row import NARROW, ModelRow, Push
 from engine.cli.units import size
 
 COLUMN = 920
@@ -85,17 +86,22 @@ class ModelsPage(Surface):
         close.clicked.connect(self.back)
         top.addWidget(close)
         self._column.addLayout(top)
-        where = QHBoxLayout()
-        where.setSpacing(GRID // 2)
-        self.folder = Label(theme, "", self, color="text_2", delta=-1)
-        self.folder.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
-        choose = TextButton(theme, "Choose folder…", "Choose the folder for downloads", self, color="accent", delta=-1)
-        again = TextButton(theme, "Look again", "Look for models again", self, color="accent", delta=-1)
+        where = self._where = QHBoxLayout()
+        where.setSpacing(2 * GRID)
+        self.folder = ElidedLabel(theme, self, color="text_2", delta=-1)
+        choose = TextButton(
+            theme, "Choose folder…", "Choose the folder for downloads", self, color="accent", delta=-1, link=True
+        )
+        again = TextButton(theme, "Look again", "Look for models again", self, color="accent", delta=-1, link=True)
         choose.clicked.connect(self.choose_folder)
         again.clicked.connect(self.look_again)
         where.addWidget(self.folder, 1)
-        where.addWidget(choose)
-        where.addWidget(again)
+        links = QHBoxLayout()
+        links.setSpacing(2 * GRID)
+        links.addWidget(choose)
+        links.addWidget(again)
+        links.addStretch(1)
+        where.addLayout(links)
         self._column.addLayout(where)
         add = QHBoxLayout()
         add.setContentsMargins(0, GRID + 4, 0, 0)
@@ -129,6 +135,15 @@ class ModelsPage(Surface):
         layout.addWidget(Hairline(self._theme, box))
         box.hide()
         return box
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        narrow = self.width() < NARROW * max(1.0, self._theme.base / 13)
+        down, across = QBoxLayout.Direction.TopToBottom, QBoxLayout.Direction.LeftToRight
+        self._where.setDirection(down if narrow else across)
+        self._where.setSpacing(2 if narrow else 2 * GRID)
+        side = 2 * GRID if narrow else 3 * GRID
+        self._column.setContentsMargins(side, 2 * GRID, side, 3 * GRID)
 
     # -- what is shown ------------------------------------------------------------------------
 
@@ -175,7 +190,6 @@ class ModelsPage(Surface):
     def show_folder(self, folder: Path, free: int | None) -> None:
         room = "not there at the moment" if free is None else f"{size(free)} free"
         self.folder.set_text(f"Downloads go to {folder}  ·  {room}")
-        self.folder.setToolTip(str(folder))
 
     def say(self, text: str, *, error: bool = False) -> None:
         """A line under the head: what was done, or what went wrong."""

@@ -94,7 +94,7 @@ class PlanDialog(QDialog):
         self.status = Label(theme, "", self, color="text_2", wrap=True)
         self.error_button = QPushButton("Try again", self)
         self.target = Label(theme, "", self, color="text_2", delta=-1, wrap=True)
-        self.change = TextButton(theme, "Change…", "Choose another folder", self, color="accent", delta=-1)
+        self.change = TextButton(theme, "Change…", "Choose another folder", self, color="accent", delta=-1, link=True)
         self.space = DividedBar(theme, "Space on the volume", self)
         self.space_text = Label(theme, "", self, color="text_2", delta=-1, wrap=True, tabular=True)
         self.notes = Label(theme, "", self, color="text_2", delta=-1, wrap=True)

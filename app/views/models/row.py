@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QPoint, Qt, Signal
-from PySide6.QtGui import QKeyEvent
-from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QMenu, QPushButton, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtGui import QFontMetrics, QKeyEvent, QResizeEvent
+from PySide6.QtWidgets import QBoxLayout, QGridLayout, QHBoxLayout, QMenu, QPushButton, QVBoxLayout, QWidget
 
 from app.model_rows import ACTIVE, TITLES, Action, Row
 from app.theme import GRID, Theme
-from app.views.controls import Hairline, IconButton, Label, TextButton
+from app.views.controls import ElidedLabel, Hairline, IconButton, Label, TextButton
 from app.views.menus import slot
 from app.views.models.meters import Meter
 from engine.cli.units import size
 
 BUTTON = 13 * GRID
+MAIN: tuple[Action, ...] = ("download", "resume", "pause", "load", "add-head", "look-again", "repair")
+"""What the main button can be."""
+NARROW = 62 * GRID
+"""Width below which size and buttons go below the text, at the usual size of type."""
 FILES = 200
 """More files than this are not listed one by one."""
 _BREAKS: frozenset[Action] = frozenset({"delete", "forget", "discard"})
@@ -34,12 +38,11 @@ class FileLine(QWidget):
 
     def __init__(self, theme: Theme, parent: QWidget) -> None:
         super().__init__(parent)
-        self.name = Label(theme, "", self, color="text_2", delta=-2)
-        self.name.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+        self.name = ElidedLabel(theme, self, color="text_2", delta=-2)
         self.meter = Meter(theme, "", self, height=4)
         self.meter.setFixedWidth(16 * GRID)
         self.figures = Label(theme, "", self, color="text_2", delta=-2, tabular=True)
-        self.figures.setFixedWidth(22 * GRID)
+        self.figures.setFixedWidth(round(18 * GRID * max(1.0, theme.base / 13)))
         self.figures.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         layout = QHBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
@@ -48,11 +51,14 @@ class FileLine(QWidget):
         layout.addWidget(self.meter)
         layout.addWidget(self.figures)
 
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self.meter.setVisible(self.width() >= 55 * GRID)
+
     def show_file(self, path: str, done: int, total: int, state: str) -> None:
         words = {"ready": "ready", "verifying": "verifying", "failed": "failed", "queued": "waiting"}
         color = {"ready": "success", "failed": "danger"}.get(state, "accent_fill")
         self.name.set_text(path)
-        self.name.setToolTip(path)
         self.meter.setAccessibleName(f"{path}, downloaded")
         self.meter.show_fraction(done / total if total else 1.0, color)
         self.figures.set_text(f"{size(total)} {words[state]}" if state in words else f"{size(done)} of {size(total)}")
@@ -67,21 +73,19 @@ class ModelRow(QWidget):
         super().__init__(parent)
         self._theme = theme
         self.row: Row | None = None
-        self.title = Label(theme, "", self, weight=600)
+        self._narrow = False
+        self.title = ElidedLabel(theme, self, weight=600)
         self.state = Label(theme, "", self, delta=-1, tabular=True)
-        self.detail = Label(theme, "", self, color="text_2", delta=-1, tabular=True)
-        self.detail.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+        self.detail = Label(theme, "", self, color="text_2", delta=-1, tabular=True, wrap=True)
         self.size_label = Label(theme, "", self, color="text_2", tabular=True)
-        self.size_label.setFixedWidth(9 * GRID)
         self.size_label.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         self.main = Push("", self)
-        self.main.setFixedWidth(BUTTON)
         self.more = IconButton(theme, "more", "More", self)
-        self.head = TextButton(theme, "", "Add MTP head", self, color="accent", delta=-1)
+        self.head = TextButton(theme, "", "Add MTP head", self, color="accent", delta=-1, link=True)
         self.meter = Meter(theme, "Progress", self)
         self.note = Label(theme, "", self, delta=-1, wrap=True)
         self.cure = Push("", self)
-        self.files_button = TextButton(theme, "Show files", "Show files", self, color="accent", delta=-1)
+        self.files_button = TextButton(theme, "Show files", "Show files", self, color="accent", delta=-1, link=True)
         self.files_button.setCheckable(True)
         self.files = QWidget(self)
         self._file_column = QVBoxLayout(self.files)
@@ -89,6 +93,8 @@ class ModelRow(QWidget):
         self._file_column.setSpacing(2)
         self._lines: list[FileLine] = []
         self._build()
+        theme.changed.connect(self._scale)
+        self._scale()
         self.main.clicked.connect(lambda: self._choose(self.row.main if self.row else None))
         self.head.clicked.connect(lambda: self._choose(self.row.head_action if self.row else None))
         self.cure.clicked.connect(lambda: self._choose(self.row.note.action if self.row and self.row.note else None))
@@ -96,16 +102,18 @@ class ModelRow(QWidget):
         self.files_button.toggled.connect(self._toggle_files)
 
     def _build(self) -> None:
-        top = QHBoxLayout()
-        top.setSpacing(GRID + 4)
+        top = self._top = QHBoxLayout()
         top.addWidget(self.title)
-        top.addWidget(self.state, 0, Qt.AlignmentFlag.AlignBaseline)
+        top.addWidget(self.state)
         top.addStretch(1)
-        second = QHBoxLayout()
-        second.setSpacing(GRID // 2)
+        second = self._second = QHBoxLayout()
         second.addWidget(self.detail, 1)
-        second.addWidget(self.head)
-        second.addWidget(self.files_button)
+        links = QHBoxLayout()
+        links.setSpacing(2 * GRID)
+        links.addWidget(self.head)
+        links.addWidget(self.files_button)
+        links.addStretch(1)
+        second.addLayout(links)
         third = QHBoxLayout()
         third.setSpacing(GRID + 4)
         third.addWidget(self.note, 1)
@@ -124,17 +132,53 @@ class ModelRow(QWidget):
             policy = widget.sizePolicy()
             policy.setRetainSizeWhenHidden(True)
             widget.setSizePolicy(policy)
-        grid = QGridLayout(self)
+        grid = self._grid = QGridLayout(self)
         grid.setContentsMargins(0, GRID + 2, 0, 0)
         grid.setHorizontalSpacing(GRID)
         grid.setVerticalSpacing(4)
         grid.addLayout(text, 0, 0)
-        for column, widget in enumerate((self.size_label, self.main, self.more), start=1):
-            grid.addWidget(widget, 0, column, Qt.AlignmentFlag.AlignTop)
-        grid.addLayout(below, 1, 0, 1, 4)
-        grid.addWidget(Hairline(self._theme, self), 3, 0, 1, 4)
-        grid.setRowMinimumHeight(2, 2)
+        grid.addLayout(below, 2, 0, 1, 4)
+        grid.addWidget(Hairline(self._theme, self), 4, 0, 1, 4)
+        grid.setRowMinimumHeight(3, 2)
         grid.setColumnStretch(0, 1)
+        self._text = text
+        self._arrange()
+
+    def _scale(self) -> None:
+        """The columns are as wide as the longest button and the longest size in the type that is set."""
+        scale = max(1.0, self._theme.base / 13)
+        metrics = QFontMetrics(self._theme.font())
+        widest = max(metrics.horizontalAdvance(TITLES[action]) for action in MAIN)
+        self.main.setFixedWidth(max(BUTTON, widest + 28))
+        self.size_label.setFixedWidth(round(9 * GRID * scale))
+        self._fit()
+
+    def _fit(self) -> None:
+        narrow = self.width() < NARROW * max(1.0, self._theme.base / 13)
+        if narrow != self._narrow:
+            self._narrow = narrow
+            self._arrange()
+
+    def _arrange(self) -> None:
+        """Size and buttons beside the text, or below it where there is no room for both."""
+        grid, narrow = self._grid, self._narrow
+        down, across = QBoxLayout.Direction.TopToBottom, QBoxLayout.Direction.LeftToRight
+        self._top.setDirection(down if narrow else across)
+        self._top.setSpacing(2 if narrow else GRID + 4)
+        self._second.setDirection(down if narrow else across)
+        self._second.setSpacing(0 if narrow else 2 * GRID)
+        for item in (self._text, self.size_label, self.main, self.more):
+            (grid.removeItem if isinstance(item, QVBoxLayout) else grid.removeWidget)(item)
+        top, left = Qt.AlignmentFlag.AlignTop, Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
+        grid.addLayout(self._text, 0, 0, 1, 4 if narrow else 1)
+        grid.addWidget(self.size_label, 1 if narrow else 0, 0 if narrow else 1, left if narrow else top)
+        grid.addWidget(self.main, 1 if narrow else 0, 2, top)
+        grid.addWidget(self.more, 1 if narrow else 0, 3, top)
+        self.size_label.setAlignment(left if narrow else Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit()
 
     def show_row(self, row: Row) -> None:
         """Show a row; what did not change is not painted again."""
@@ -146,7 +190,6 @@ class ModelRow(QWidget):
         self.state.set_text(row.state)
         self.state.set_color(row.tone)
         self.detail.set_text(row.detail)
-        self.detail.setToolTip(row.detail)
         self.detail.setVisible(bool(row.detail))
         self.size_label.set_text(row.size)
         self.main.setVisible(row.main is not None)

@@ -24,6 +24,7 @@ class PositionBars(QWidget):
         self._rows = 4
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         theme.changed.connect(self.update)
+        theme.changed.connect(self.updateGeometry)
 
     def show_shares(self, shares: Sequence[float] | None, rows: int) -> None:
         """`rows`: positions the head has, so that the panel keeps its height before anything is measured."""
@@ -36,25 +37,29 @@ class PositionBars(QWidget):
         self.update()
 
     def sizeHint(self) -> QSize:
-        return QSize(200, self.ROW * max(self._rows, len(self._shares)))
+        return QSize(200, self._row() * max(self._rows, len(self._shares)))
+
+    def _row(self) -> int:
+        return round(self.ROW * max(1.0, self._theme.base / 13))
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         font = self._theme.font(-2, tabular=True)
         painter.setFont(font)
-        width = self.width()
+        width, scale = self.width(), max(1.0, self._theme.base / 13)
+        row, number, figure = self._row(), round(20 * scale), round(44 * scale)
         for i in range(max(self._rows, len(self._shares))):
-            y = i * self.ROW
+            y = i * row
             share = self._shares[i] if i < len(self._shares) else None
             painter.setPen(self._theme.color("text_2"))
-            painter.drawText(QRectF(0, y, 12, self.ROW), Qt.AlignmentFlag.AlignVCenter, str(i + 1))
+            painter.drawText(QRectF(0, y, number, row), Qt.AlignmentFlag.AlignVCenter, str(i + 1))
             right = Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignRight
-            painter.drawText(QRectF(width - 44, y, 44, self.ROW), right, percent(share))
-            track = QRectF(20, y + 8, width - 72, 6)
+            painter.drawText(QRectF(width - figure, y, figure, row), right, percent(share))
+            track = QRectF(number, y + row / 2 - 3, width - number - figure - 8, 6)
             painter.setPen(Qt.PenStyle.NoPen)
             painter.setBrush(self._theme.color("hairline"))
             painter.drawRoundedRect(track, 3, 3)
             if share:
                 painter.setBrush(self._theme.color("accent"))
-                painter.drawRoundedRect(QRectF(20, y + 8, max(6.0, track.width() * share), 6), 3, 3)
+                painter.drawRoundedRect(QRectF(track.left(), track.top(), max(6.0, track.width() * share), 6), 3, 3)
