@@ -99,10 +99,24 @@ def test_convert_writes_a_checkpoint_that_generates(tmp_path: Path, capsys: pyte
     assert str(copy) in capsys.readouterr().err
 
 
+def test_convert_packs_again_only_when_it_is_asked_to(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    packed, copy = tmp_path / "packed", tmp_path / "copy"
+    assert main(["convert", str(TINY), str(packed), "-q", "none", "--set", "experts=8:32"]) == 0
+    for wanted in (["-q", "4"], ["--set", "experts=4"]):
+        assert main(["convert", str(packed), str(copy), *wanted]) == 2
+        assert "is packed already (15 matrices affine 8-bit, groups of 32)" in capsys.readouterr().err
+    assert not copy.exists()
+    assert main(["convert", str(packed), str(copy), "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["kept"] == report["packing"].pop("affine 8-bit, groups of 32") == 15
+    assert any(how.startswith("affine 4-bit") for how in report["packing"])
+
+
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
         (["--quantize", "7"], "-q/--quantize 7: "),
+        (["--quantize", ""], "is no quantization"),
         (["--set", "mtp=4:13"], "--set mtp 4:13: "),
         (["--quantize", "mxfp5"], "mxfp5"),
         (["--quantize", "4:x"], "4:x"),

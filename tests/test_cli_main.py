@@ -101,6 +101,18 @@ def test_info_reports_models_that_are_installed(inkstand_home: Path, capsys: pyt
     assert f"BLAS      {engine.BLAS.state}: " in text
 
 
+def test_info_tells_the_memory_that_loading_counts_with(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("engine.memory.available_memory", lambda: 7_340_000)
+    monkeypatch.setattr("engine.memory.total_memory", lambda: None)
+    main(["info", "--json"])
+    memory = json.loads(capsys.readouterr().out)["memory"]
+    assert (memory["available"], memory["total"]) == (7_340_000, None)
+    main(["info"])
+    assert "memory    7.34 MB of – free\n" in capsys.readouterr().out
+
+
 def test_the_home_variable_replaces_all_directories(tmp_path: Path) -> None:
     paths = user_paths({"INKSTAND_HOME": str(tmp_path)})
     assert {path.parent for path in (paths.data, paths.cache, paths.config, paths.logs)} == {tmp_path}

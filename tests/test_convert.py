@@ -122,6 +122,17 @@ def test_what_is_packed_already_is_not_packed_in_another_way(tmp_path: Path) -> 
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_lenient_default_leaves_what_is_packed_and_a_class_still_insists(tmp_path: Path) -> None:
+    convert(TINY, tmp_path / "once", Recipe(None, {"experts": setting(8, 32)}))
+    report = convert(tmp_path / "once", tmp_path / "twice", Recipe(setting(4, 32), strict=False))
+    assert report.kept == report.packing["affine 8-bit, groups of 32"] == 15
+    assert report.packing["affine 4-bit, groups of 32"] > 0
+    with pytest.raises(CheckpointError, match="15 matrices affine 8-bit"):
+        convert(
+            tmp_path / "once", tmp_path / "other", Recipe(setting(4, 32), {"experts": setting(4, 32)}, strict=False)
+        )
+
+
 def test_a_recipe_that_asks_nothing_of_packed_matrices_copies_them(tmp_path: Path) -> None:
     report = convert(DEMO, tmp_path / "copy", Recipe(None))
     assert report.kept == 164
@@ -284,7 +295,7 @@ def test_a_failure_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_volume_that_is_too_full_is_said_beforehand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr("engine.weights.convert.shutil.disk_usage", lambda path: usage._replace(free=1000))
-    with pytest.raises(UserError, match=r"has 1\.0 kB free; the copy needs about [\d.]+ [kM]B, and 67\.1 MB to spare"):
+    with pytest.raises(UserError, match=r"has 1\.00 kB free; the copy needs about [\d.]+ [kM]B, and 67\.1 MB to spare"):
         convert(TINY, tmp_path / "copy", MIX)
     assert list(tmp_path.iterdir()) == []
 

@@ -14,8 +14,9 @@ from engine.cli.arguments import (
 )
 from engine.cli.line_reader import LineReader
 from engine.cli.loading import load_engine, open_session
-from engine.cli.terminal import Terminal, counted
+from engine.cli.terminal import Terminal
 from engine.errors import PromptError
+from engine.wording import counted
 
 if TYPE_CHECKING:
     from engine.session import Engine

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.cli.arguments import Subparsers, UsageError
-from engine.cli.terminal import Terminal, size
+from engine.cli.terminal import Terminal
 from engine.errors import UserError
+from engine.wording import size
 
 if TYPE_CHECKING:
     from engine.model.linear import Quantization
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from engine.weights.recipe import Recipe
 
 _SPEC = "bits (2, 3, 4, 5, 6, 8), bits:group size, mxfp4, nvfp4, or none"
+_DEFAULT = "4"
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -29,7 +31,12 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.set_defaults(run=run)
     parser.add_argument("source", type=Path, metavar="SRC", help="checkpoint directory")
     parser.add_argument("destination", type=Path, metavar="DST", help="new directory")
-    parser.add_argument("-q", "--quantize", default="4", metavar="HOW", help=f"all matrices: {_SPEC} (default: 4)")
+    parser.add_argument(
+        "-q",
+        "--quantize",
+        metavar="HOW",
+        help=f"all matrices: {_SPEC} (default: {_DEFAULT}, and matrices that are packed already stay as they are)",
+    )
     parser.add_argument(
         "--set",
         action="append",
@@ -43,7 +50,7 @@ def add_parser(subparsers: Subparsers) -> None:
 def run(args: argparse.Namespace) -> int:
     """Converts and prints what was written."""
     from engine.weights.convert import convert
-    from engine.weights.wording import matrices
+    from engine.weights.packing import matrices
 
     terminal = Terminal()
 
@@ -76,8 +83,12 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def parse_recipe(default: str, assignments: list[str]) -> Recipe:
-    """The recipe that `--quantize` and the `--set` options describe. Raises `UserError`."""
+def parse_recipe(default: str | None, assignments: list[str]) -> Recipe:
+    """The recipe that `--quantize` (None where it was not given) and the `--set` options describe.
+
+    Raises:
+        UserError: one of them is wrong.
+    """
     from engine.weights.recipe import QUANTIZED_CLASSES, ModuleClass, Recipe
 
     known: dict[str, ModuleClass] = {kind: kind for kind in QUANTIZED_CLASSES}
@@ -90,7 +101,8 @@ def parse_recipe(default: str, assignments: list[str]) -> Recipe:
                 f"Write CLASS=HOW, with one of {', '.join(QUANTIZED_CLASSES)}.",
             )
         classes[known[name]] = _quantization(f"--set {name}", how)
-    return Recipe(_quantization("-q/--quantize", default), classes)
+    how = _DEFAULT if default is None else default
+    return Recipe(_quantization("-q/--quantize", how), classes, strict=default is not None)
 
 
 def _quantization(option: str, how: str) -> Quantization | None:

@@ -6,16 +6,16 @@ import argparse
 import json
 import os
 import platform
-import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import engine
 from engine.cli.arguments import Subparsers
-from engine.cli.terminal import size
+from engine.cli.terminal import DASH
 from engine.errors import UserError
 from engine.paths import demo_checkpoint, user_paths
+from engine.wording import size
 
 _PACKAGES = ("mlx", "safetensors", "tokenizers", "huggingface-hub", "jinja2")
 
@@ -38,6 +38,8 @@ def collect() -> dict[str, Any]:
     """The report; sizes are bytes, and what a machine does not tell is null."""
     import mlx.core as mx
 
+    from engine.memory import available_memory, total_memory
+
     paths = user_paths()
     device: dict[str, Any] = dict(mx.device_info())
     return {
@@ -56,7 +58,7 @@ def collect() -> dict[str, Any]:
             "library": engine.BLAS.library,
             "threads": engine.BLAS.threads,
         },
-        "memory": {"total": _total_memory(), "available": _available_memory(), "active": mx.get_active_memory()},
+        "memory": {"total": total_memory(), "available": available_memory(), "active": mx.get_active_memory()},
         "paths": {
             "data": str(paths.data),
             "cache": str(paths.cache),
@@ -79,7 +81,7 @@ def as_text(report: dict[str, Any]) -> str:
         ("device", f"{device['default']} {device['name'] or ''}, {device['cores']} cores"),
         ("BLAS", f"{blas['state']}: {blas['detail']}"),
         ("", blas["library"] or ""),
-        ("memory", f"{size(memory['available'])} of {size(memory['total'])} free"),
+        ("memory", f"{_size(memory['available'])} of {_size(memory['total'])} free"),
         *[(name, place or "not bundled") for name, place in paths.items()],
         ("models", "" if report["models"] else "none installed beside the bundled demo"),
         *[("", f"{model['name']}  {size(model['bytes'])}") for model in report["models"]],
@@ -109,16 +111,5 @@ def _installed(models: Path) -> list[tuple[str, int]]:
     ]
 
 
-def _total_memory() -> int | None:
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (ValueError, OSError):
-        return None
-
-
-def _available_memory() -> int | None:
-    if sys.platform == "linux":
-        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    return None
+def _size(count: int | None) -> str:
+    return DASH if count is None else size(count)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.cli.arguments import Subparsers
-from engine.cli.terminal import size
+from engine.wording import counted, size
 
 if TYPE_CHECKING:
     from engine.weights.inspect import Inspection
@@ -64,7 +64,7 @@ def as_json(findings: Inspection) -> dict[str, Any]:
 def as_text(findings: Inspection) -> str:
     """The findings for people."""
     from engine.weights.head import HeadFound
-    from engine.weights.wording import counted, matrices
+    from engine.weights.packing import matrices
 
     head = findings.head
     rows = [("directory", str(findings.directory)), ("family", findings.family or "unknown")]
@@ -80,9 +80,7 @@ def as_text(findings: Inspection) -> str:
             ("packing", "; ".join(f"{matrices(count)} {how}" for how, count in findings.packing.items())),
         ]
     if isinstance(head, HeadFound):
-        rows.append(
-            ("MTP head", f"{counted(head.depths, 'depth', 'depths')}, {size(head.nbytes)}, in {', '.join(head.files)}")
-        )
+        rows.append(("MTP head", f"{counted(head.depths, 'depth')}, {size(head.nbytes)}, in {', '.join(head.files)}"))
     else:
         rows.append(("MTP head", f"none: {head.reason}"))
     rows += [("note", note) for note in findings.notes] + [("problem", problem) for problem in findings.problems]

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, TextIO
 
+from engine.wording import counted
+
 if TYPE_CHECKING:
     from engine.events import DraftStatus
     from engine.stats import GenerationStats
@@ -114,19 +116,6 @@ def truth_line(draft: DraftStatus) -> str | None:
         return f"drafter: {draft.reason}"
     because = f": {draft.reason}" if draft.reason else ""
     return f"drafter: asked for {draft.requested}, ran {draft.effective}{because}"
-
-
-def size(count: int | None) -> str:
-    """A number of bytes in the largest decimal unit that leaves a figure before the point."""
-    if count is None:
-        return DASH
-    unit, name = next(((unit, name) for unit, name in ((1e9, "GB"), (1e6, "MB")) if count >= unit), (1e3, "kB"))
-    return f"{count / unit:.1f} {name}"
-
-
-def counted(count: int, one: str, many: str | None = None) -> str:
-    """A number with the noun it counts; `many` is the plural where an s does not make it."""
-    return f"{count} {one if count == 1 else many or one + 's'}"
 
 
 def _timed(count: int, each_ms: float | None) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.hub.sizes import size
+from engine.wording import size
 
 __all__ = ["duration", "rate", "size"]
 

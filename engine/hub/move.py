@@ -18,8 +18,8 @@ from engine.hub.manifest import load_manifest
 from engine.hub.names import MANIFEST, PART_SUFFIX, place
 from engine.hub.partfile import Disk, disk_error, sync_folder
 from engine.hub.plan import plan_from_json
-from engine.hub.sizes import size
 from engine.hub.storage import lock_folder
+from engine.wording import size
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from engine.hub.errors import DiskFullError, HubError
 from engine.hub.filework import FileWork
 from engine.hub.finishing import check_existing, follow
 from engine.hub.progress import DownloadProgress, State
-from engine.hub.sizes import size
+from engine.wording import size
 
 
 class Transfer:

@@ -29,13 +29,13 @@ from engine.weights.assemble import SecondScales, assemble, is_identity_scale
 from engine.weights.files import list_files, read_headers
 from engine.weights.head import HeadFound, find_head
 from engine.weights.load import plan_backbone, plan_head
-from engine.weights.packing import describe
+from engine.weights.packing import describe, matrices
 from engine.weights.plan import Module
 from engine.weights.read import LoadProgress, Progress, Shards, read_modules
 from engine.weights.recipe import Recipe, quantize
 from engine.weights.rename import Scope, scope_of
-from engine.weights.wording import byte_size, matrices
 from engine.weights.write import ShardWriter, quantization_block, stored_tensors
+from engine.wording import size
 
 HEAD_FILE = "mtp.safetensors"
 COPIED = (
@@ -173,7 +173,7 @@ def _check_packed(source: Path, modules: Sequence[Module], recipe: Recipe) -> in
             if target.kind != "matrix":
                 continue
             kept += 1
-            packing = recipe.of(target.name, target.shape[-1])
+            packing = recipe.of_packed(target.name, target.shape[-1])
             if packing not in (None, module.quantization):
                 present[describe(module.quantization)] += 1
                 wanted[describe(packing)] += 1
@@ -193,8 +193,8 @@ def _estimate(module: Module, recipe: Recipe) -> int:
         packing = recipe.of(target.name, target.shape[-1])
         if packing is not None:
             # Two 32-bit values a group is the most that scales take.
-            size = prod(target.shape)
-            nbytes += size * packing.bits // 8 + 8 * size // packing.group_size - module.nbytes // len(module.targets)
+            count = prod(target.shape)
+            nbytes += count * packing.bits // 8 + 8 * count // packing.group_size - module.nbytes // len(module.targets)
     return nbytes
 
 
@@ -212,8 +212,8 @@ def _check_destination(destination: Path, nbytes: int) -> None:
         raise _unwritable(destination, error) from error
     if free < nbytes + _RESERVE_BYTES:
         raise UserError(
-            f"{folder} has {byte_size(free)} free; the copy needs about {byte_size(nbytes)}, "
-            f"and {byte_size(_RESERVE_BYTES)} to spare.",
+            f"{folder} has {size(free)} free; the copy needs about {size(nbytes)}, "
+            f"and {size(_RESERVE_BYTES)} to spare.",
             "Free some space, or name a directory on another volume.",
         )
 

@@ -12,7 +12,7 @@ from engine.errors import CheckpointError, ConfigError, HeadError
 from engine.weights.files import list_files, read_headers
 from engine.weights.header import TensorInfo
 from engine.weights.rename import Scope, published_name, scope_of
-from engine.weights.wording import counted
+from engine.wording import counted
 
 _DEPTH = re.compile(r"(?:.*\.)?mtp\.layers\.(0|[1-9]\d{0,3})\..+")
 
@@ -116,7 +116,7 @@ def _why_missing(directory: Path) -> str:
     if promised is None:
         return plain
     return (
-        f"{directory / 'config.json'} announces {counted(promised.depths, 'MTP depth', 'MTP depths')}, but no "
+        f"{directory / 'config.json'} announces {counted(promised.depths, 'MTP depth')}, but no "
         "safetensors file there holds their tensors (the original checkpoint keeps them in mtp.safetensors)."
     )
 

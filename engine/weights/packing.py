@@ -9,6 +9,7 @@ from typing import Any, cast
 from engine.errors import CheckpointError
 from engine.model.linear import Quantization
 from engine.weights.rename import targets_of_module
+from engine.wording import counted
 
 AFFINE_BITS = (2, 3, 4, 5, 6, 8)
 AFFINE_GROUPS = (32, 64, 128)
@@ -112,6 +113,11 @@ def infer(columns: int, words: int, groups: int, scales_dtype: str) -> Quantizat
     if scales_dtype not in ("F32", "BF16", "F16") or bits not in AFFINE_BITS or group not in AFFINE_GROUPS:
         return None
     return Quantization(group, bits, "affine")
+
+
+def matrices(count: int) -> str:
+    """A number of matrices in words, for reports."""
+    return counted(count, "matrix", "matrices")
 
 
 def describe(quantization: Quantization | None) -> str:

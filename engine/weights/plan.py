@@ -23,7 +23,7 @@ from engine.weights.rename import (
     scope_of,
 )
 from engine.weights.targets import Target
-from engine.weights.wording import counted
+from engine.wording import counted
 
 _SHOWN = 12
 _NVFP4 = Quantization(16, 4, "nvfp4")

@@ -38,6 +38,8 @@ class Recipe:
 
     default: Quantization | None
     classes: Mapping[ModuleClass, Quantization | None] = field(default_factory=dict[ModuleClass, "Quantization | None"])
+    strict: bool = True
+    """Whether `default` is also asked of modules that are packed in another way already, which cannot be met."""
 
     def of(self, target: str, columns: int) -> Quantization | None:
         """For one parameter with `columns` inputs: its class's setting, in smaller groups if they must divide."""
@@ -49,6 +51,10 @@ class Recipe:
             return None
         smaller = [group for group in AFFINE_GROUPS if group < setting.group_size and columns % group == 0]
         return Quantization(max(smaller), setting.bits) if smaller else None
+
+    def of_packed(self, target: str, columns: int) -> Quantization | None:
+        """As `of`, for a parameter that is packed already; None leaves it so."""
+        return self.of(target, columns) if self.strict or module_class(target) in self.classes else None
 
 
 def setting(bits: int, group_size: int = 64, mode: str = "affine") -> Quantization:

@@ -1,0 +1,18 @@
+"""Counts and sizes as people read them. 1 GB = 10^9 bytes, as disks are sold and macOS counts."""
+
+from __future__ import annotations
+
+
+def counted(count: int, one: str, many: str | None = None) -> str:
+    """A number with the noun it counts; `many` is the plural where an s does not make it."""
+    return f"{count} {one if count == 1 else many or one + 's'}"
+
+
+def size(count: float) -> str:
+    """Three digits or so of a number of bytes: "0 B", "12.3 kB", "4.46 GB", "1.90 TB"."""
+    value, units = float(count), ["B", "kB", "MB", "GB", "TB"]
+    while value >= 999.5 and len(units) > 1:
+        value /= 1000
+        units.pop(0)
+    digits = 0 if units[0] == "B" or value >= 99.95 else 1 if value >= 9.995 else 2
+    return f"{value:.{digits}f} {units[0]}"
