@@ -33,8 +33,14 @@ class Collector(QObject):
         gc.disable()
         self._timer.start()
 
+    def settle(self) -> None:
+        """The program is up: what exists now stays to its end, and is not gone through any more."""
+        gc.freeze()
+        self._kept = 0
+
     def stop(self) -> None:
         self._timer.stop()
+        gc.unfreeze()
         if self._before:
             gc.enable()
 

@@ -29,6 +29,7 @@ from app.crash import CrashHandler
 from app.engine_host import Checkpoint, EngineHost, LoadRequest, ModelLoader
 from app.event_loop import event_loop
 from app.hub_access import HubAccess, open_hub
+from app.interrupt import quit_on_interrupt
 from app.library_scan import DEMO
 from app.motion import system_reduces_motion
 from app.power import SleepGuard, inhibitor
@@ -171,13 +172,16 @@ def start(gui: Gui, request: LoadRequest | UserError, notices: Sequence[str]) ->
         s.host.failed.emit(request)
         return
     gui.manager.offer(request)
-    # After the first paint: importing MLX and opening the files would delay it.
-    QTimer.singleShot(0, window, lambda: s.host.load(request))
+    # After the first paint: importing MLX and opening the files would delay it. Quitting hides the window first.
+    QTimer.singleShot(0, window, lambda: s.host.load(request) if window.isVisible() else None)
     QTimer.singleShot(PLOTS_MS, window, window.show_plots)
 
 
 async def open_models(gui: Gui) -> None:
-    """Open the library and go on with downloads, after the first model: importing the hub would slow its load down."""
+    """Open the library and go on with downloads, after the first model: importing the hub would slow its load down.
+
+    With that the program is complete.
+    """
     host, settled = gui.services.host, asyncio.Event()
     host.changed.connect(lambda: settled.set() if host.loading is None else None)
     with contextlib.suppress(TimeoutError):
@@ -186,6 +190,7 @@ async def open_models(gui: Gui) -> None:
         await gui.models.open()
     except UserError as error:
         gui.models.trouble.emit(error)
+    gui.collector.settle()
 
 
 def choose_model(argv: Sequence[str], settings: Settings) -> LoadRequest | UserError:
@@ -222,7 +227,8 @@ def application(argv: Sequence[str]) -> QApplication:
 def run(argv: Sequence[str]) -> int:
     """Run the window until the user quits."""
     qt = application(argv)
-    with event_loop(qt) as loop:
+    closed = asyncio.Event()
+    with event_loop(qt) as loop, quit_on_interrupt(closed.set):
         asyncio.set_event_loop(loop)
         notices: list[str] = []
         gui = build(user_paths(), Checkpoint, notices=notices)
@@ -231,7 +237,6 @@ def run(argv: Sequence[str]) -> int:
         request = choose_model(argv, gui.services.preferences.value)
 
         async def main() -> bool:
-            closed = asyncio.Event()
             gui.window.quit_requested.connect(closed.set)
             gui.services.history.chats.purge_deleted(KEEP_DELETED_S)
             start(gui, request, notices)

@@ -12,6 +12,9 @@ import qasync  # pyright: ignore[reportMissingTypeStubs]
 from PySide6.QtWidgets import QApplication
 
 THREADS = 8
+SWITCH_S = 0.001
+"""How long a thread that computes in Python may keep the interpreter while another wants it. A paint takes it dozens
+of times; at Python's own 5 ms, an engine that reads a long prompt would hold each of them up."""
 
 
 @contextmanager
@@ -28,10 +31,12 @@ def event_loop(application: QApplication) -> Generator[qasync.QEventLoop]:
         if not loop.is_closed():
             loop.call_soon_threadsafe(loop.create_task, generator.aclose())
 
-    before = sys.get_asyncgen_hooks()
+    before, interval = sys.get_asyncgen_hooks(), sys.getswitchinterval()
     sys.set_asyncgen_hooks(finalizer=finalize)
+    sys.setswitchinterval(SWITCH_S)
     try:
         with loop:
             yield loop
     finally:
+        sys.setswitchinterval(interval)
         sys.set_asyncgen_hooks(*before)

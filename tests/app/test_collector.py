@@ -38,3 +38,16 @@ def test_cycles_are_collected_on_the_threads_own_turn_only(qapp: object, wait) -
         collector.stop()
     assert gc.isenabled()
     gc.disable()
+
+
+def test_what_exists_when_the_program_is_up_is_left_alone(qapp: object) -> None:
+    collector = Collector()
+    collector.start()
+    try:
+        frozen = gc.get_freeze_count()
+        collector.settle()
+        assert gc.get_freeze_count() > frozen + 1000
+        assert len(gc.get_objects()) < 1000
+    finally:
+        collector.stop()
+    assert gc.get_freeze_count() == 0

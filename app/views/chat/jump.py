@@ -31,7 +31,7 @@ class JumpButton(RoundButton):
         self._glide = QVariantAnimation(self)
         self._glide.setDuration(GLIDE_MS)
         self._glide.setEasingCurve(QEasingCurve.Type.OutCubic)
-        self._glide.valueChanged.connect(bar.setValue)
+        self._glide.valueChanged.connect(self._step)
         self._glide.finished.connect(arrive)
         self.clicked.connect(self._go)
         self.hide()
@@ -43,6 +43,9 @@ class JumpButton(RoundButton):
     def place(self, width: int, height: int) -> None:
         """In the middle of the lower edge of an area of that size."""
         self.move((width - SIDE) // 2, height - SIDE - 16)
+
+    def _step(self, value: int) -> None:
+        self._bar.setValue(value)
 
     def _go(self) -> None:
         bar = self._bar
