@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -19,6 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from app.bench.figures import Figure, table
+from app.bench.machine import Others
 from engine.paths import HOME
 
 
@@ -32,7 +34,7 @@ class Plan:
     long_chat: int = 2_000
     opens: int = 9
     starts: int = 7
-    pairs: int = 7
+    pairs: int = 9
     soak_min: float = 3.0
 
 
@@ -116,25 +118,36 @@ def main(argv: Sequence[str]) -> int:
         return 0
     figures: list[Figure] = []
     broken: list[str] = []
+    disturbed: list[tuple[float, str]] = []
     for name in args.only or MEASUREMENTS:
         sys.stderr.write(f"{name} … ")
         sys.stderr.flush()
-        began = time.monotonic()
+        began, others = time.monotonic(), Others()
         try:
             found = _apart(name, argv, PATIENCE_S + 60 * plan.soak_min)
         except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
             sys.stderr.write(f"{error}\n")
             broken.append(name)
             continue
+        taken = others.percent()
         figures += found
-        load = os.getloadavg()[0]
-        sys.stderr.write(f"{time.monotonic() - began:.0f} s (load of the machine {load:.1f})\n")
+        disturbed += [] if taken is None else [(taken, name)]
+        sys.stderr.write(f"{time.monotonic() - began:.0f} s (load of the machine {os.getloadavg()[0]:.1f})\n")
+    if disturbed:
+        figures.append(_disturbance(disturbed))
     if args.json:
         rows = [{**asdict(figure), "met": figure.met} for figure in figures]
         sys.stdout.write(json.dumps(rows, ensure_ascii=False, indent=1) + "\n")
     else:
         sys.stdout.write(table(figures) + "\n")
     return 0 if not broken and all(figure.met for figure in figures) else 1
+
+
+def _disturbance(taken: Sequence[tuple[float, str]]) -> Figure:
+    """What other programs had of the processors meanwhile: the more, the less the figures are the window's."""
+    worst, name = max(taken)
+    note = f"during {name}; median {statistics.median(share for share, _ in taken):.1f} %, {os.cpu_count()} processors"
+    return Figure("machine", "busy with other programs, worst", worst, "%", None, note)
 
 
 def _apart(name: str, argv: Sequence[str], limit: float) -> list[Figure]:

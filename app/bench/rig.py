@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import cast
 
-import qasync  # pyright: ignore[reportMissingTypeStubs]
 from PySide6.QtCore import QEvent, QObject, Qt, QTimer
 from PySide6.QtWidgets import QApplication
 
 from app.composition import Gui, application, build, open_models, start
 from app.engine_host import LoadRequest, ModelLoader
+from app.event_loop import event_loop
 from app.store.history import History
 from engine.paths import user_paths
 
@@ -35,12 +34,18 @@ class FrameGaps(QObject):
         super().__init__()
         self.gaps: list[float] = []
         self.computed: list[float] = []
-        """Of each gap, what the window's thread spent computing; the rest it waited, for other programs as well."""
+        """Of each gap, what the window's thread spent computing."""
         self._last = self._last_cpu = 0.0
         self._timer = QTimer(self)
         self._timer.setTimerType(Qt.TimerType.PreciseTimer)
         self._timer.setInterval(FRAME_MS)
         self._timer.timeout.connect(self._tick)
+
+    @property
+    def waited(self) -> list[float]:
+        """Of each gap, what the window's thread was late beyond what it computed and the frame it sleeps: it waited
+        for the interpreter, a disk, or for a processor that another program had."""
+        return [max(0.0, gap - spent - FRAME_MS) for gap, spent in zip(self.gaps, self.computed, strict=True)]
 
     def start(self) -> None:
         self._last, self._last_cpu = time.perf_counter(), time.thread_time()
@@ -81,9 +86,17 @@ async def until(condition: Callable[[], object], seconds: float = PATIENCE_S) ->
         await asyncio.sleep(0.02)
 
 
-async def settled(gui: Gui) -> None:
-    """Wait until no answer is on its way."""
-    await until(lambda: not gui.services.queue.busy)
+async def settled(gui: Gui, seconds: float = PATIENCE_S) -> None:
+    """Wait until no answer is on its way, without asking again and again. Raises TimeoutError."""
+    queue, changed = gui.services.queue, asyncio.Event()
+    queue.changed.connect(changed.set)
+    try:
+        async with asyncio.timeout(seconds):
+            while queue.busy:
+                changed.clear()
+                await changed.wait()
+    finally:
+        queue.changed.disconnect(changed.set)
 
 
 def perform(
@@ -97,25 +110,23 @@ def perform(
         prepare: fills the history before the window is shown.
     """
     qt = application([])
-    loop = qasync.QEventLoop(qt)
-    loop.set_default_executor(ThreadPoolExecutor(8, thread_name_prefix="inkstand-io"))
-    asyncio.set_event_loop(loop)
-    gui = build(user_paths(), loader)
-    s = gui.services
-    s.preferences.update(sampling=replace(s.preferences.value.sampling, temperature=0.0), theme="light")
-    if prepare is not None:
-        prepare(s.history)
+    with event_loop(qt) as loop:
+        asyncio.set_event_loop(loop)
+        gui = build(user_paths(), loader)
+        s = gui.services
+        s.preferences.update(sampling=replace(s.preferences.value.sampling, temperature=0.0), theme="light")
+        if prepare is not None:
+            prepare(s.history)
 
-    async def main() -> None:
-        start(gui, request, [])
-        await asyncio.gather(open_models(gui), until(lambda: s.host.facts is not None))
-        await asyncio.sleep(0.5)
-        try:
-            await scene(gui)
-        finally:
-            await gui.shutdown()
+        async def main() -> None:
+            start(gui, request, [])
+            await asyncio.gather(open_models(gui), until(lambda: s.host.facts is not None))
+            await asyncio.sleep(0.5)
+            try:
+                await scene(gui)
+            finally:
+                await gui.shutdown()
 
-    with loop:
         cast("object", loop.run_until_complete(main()))
     gui.window.deleteLater()
     qt.sendPostedEvents(None, QEvent.Type.DeferredDelete.value)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import resource
 import statistics
 import sys
 import time
+from collections.abc import Sequence
+from itertools import combinations
 from pathlib import Path
 
 from app.bench.figures import Figure
@@ -20,6 +21,7 @@ from app.scripted import Said, Script, scripted_loader
 
 GROWTH = 5.0
 """Per cent that memory may grow by over the second half of the soak."""
+WIDGETS = 50
 RATE = 600
 PAUSE_S = 0.05
 
@@ -37,7 +39,6 @@ def measure_soak(minutes: float) -> list[Figure]:
         cycle = 0
         while time.monotonic() - began < 60 * minutes:
             await _cycle(gui, cycle)
-            gc.collect()
             samples.append((time.monotonic() - began, resident_mb()))
             widgets.append(widget_count())
             cycle += 1
@@ -48,18 +49,26 @@ def measure_soak(minutes: float) -> list[Figure]:
 
 
 def _judge(minutes: float, samples: list[tuple[float, float]], widgets: list[int]) -> list[Figure]:
+    """From the second half alone: in the first, caches and pools fill up."""
     half = samples[len(samples) // 2 :]
-    third = max(1, len(half) // 3)
-    first, last = (statistics.median(mb for _, mb in part) for part in (half[:third], half[-third:]))
-    hours = max(1e-6, (half[-1][0] - half[0][0]) / 3600)
-    note = f"{first:.0f} to {last:.0f} MB, {(last - first) / (hours * 2 / 3):+.0f} MB/h, {len(samples)} cycles"
+    slope = 3600 * slope_of(half)
+    middle = statistics.median(mb for _, mb in half)
+    grown = 100 * slope * (half[-1][0] - half[0][0]) / 3600 / middle
+    peak = max(mb for _, mb in samples)
+    note = f"{slope:+.0f} MB/h around {middle:.0f} MB, peak {peak:.0f} MB, {len(samples)} cycles"
     section = f"soak of {minutes:g} min"
-    middle, end = statistics.median(widgets[len(widgets) // 2 :][:third]), statistics.median(widgets[-third:])
-    grown = max(0.0, 100 * (last / first - 1))
+    third = max(1, len(half) // 3)
+    before, after = (round(statistics.median(part)) for part in (widgets[-len(half) :][:third], widgets[-third:]))
     return [
         Figure(section, "growth of memory in the second half", grown, "%", GROWTH, note),
-        Figure(section, "growth of the number of widgets", end - middle, "", 50, f"{middle:.0f} to {end:.0f}"),
+        Figure(section, "growth of the number of widgets", after - before, "", WIDGETS, f"{before} to {after}"),
     ]
+
+
+def slope_of(points: Sequence[tuple[float, float]]) -> float:
+    """Slope of the line through the points that outliers do not bend: the median over all pairs (Theil and Sen)."""
+    slopes = [(b - a) / (t - s) for (s, a), (t, b) in combinations(points, 2) if t > s]
+    return statistics.median(slopes) if slopes else 0.0
 
 
 async def _cycle(gui: Gui, number: int) -> None:

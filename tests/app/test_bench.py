@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import time
 
+import pytest
 from PySide6.QtWidgets import QApplication, QWidget
 
+from app.bench import machine
 from app.bench.figures import Figure, percentile, table
 from app.bench.rig import FrameGaps, PaintWatch
+from app.bench.soak import slope_of
 
 
 def test_percentile_is_the_nearest_rank() -> None:
@@ -39,6 +43,7 @@ def test_a_stalled_window_shows_as_one_long_gap(qapp: QApplication, wait) -> Non
     stalled = meter.gaps.index(max(meter.gaps))
     assert meter.gaps[stalled] > 180
     assert meter.computed[stalled] < 100, "it slept"
+    assert meter.waited[stalled] > 60
 
 
 def test_paint_is_reported_once(qapp: QApplication, wait) -> None:
@@ -52,3 +57,27 @@ def test_paint_is_reported_once(qapp: QApplication, wait) -> None:
     qapp.processEvents()
     qapp.removeEventFilter(watch)
     assert len(painted) == 1
+
+
+def test_growth_is_told_from_noise() -> None:
+    flat = [(float(t), 300.0 + (80.0 if t == 7 else t % 3)) for t in range(60)]
+    assert abs(slope_of(flat)) < 0.02
+    assert slope_of([(t, mb + 0.5 * t) for t, mb in flat]) == pytest.approx(0.5, abs=0.02)
+    assert slope_of([(1.0, 300.0)]) == 0
+
+
+def test_what_others_take_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    extra = 0.0
+    monkeypatch.setattr(machine, "_busy_seconds", lambda: 1000.0 + time.process_time() + extra)
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    others = machine.Others()
+    end = time.monotonic() + 0.4
+    while time.monotonic() < end:
+        pass
+    alone = others.percent()
+    extra = 0.2
+    beside = others.percent()
+    assert alone is not None
+    assert alone < 10, "its own work does not count"
+    assert beside is not None
+    assert beside > 30
