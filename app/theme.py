@@ -55,6 +55,9 @@ class Tokens:
     tint_a: str
     tint_b: str
     bonus: str
+    found: str
+    """Behind what was looked for; `found_now` behind the one that was gone to."""
+    found_now: str
     syntax_keyword: str
     syntax_string: str
     syntax_number: str
@@ -95,6 +98,8 @@ LIGHT = Tokens(
     tint_a="#dfe6ff",
     tint_b="#d5f0ea",
     bonus="#ffe2a8",
+    found="#fff0b8",
+    found_now="#ffc861",
     syntax_keyword="#8a2fa8",
     syntax_string="#1f6b38",
     syntax_number="#9a4a00",
@@ -134,6 +139,8 @@ DARK = Tokens(
     tint_a="#2f3a6b",
     tint_b="#1f4d47",
     bonus="#6b4e12",
+    found="#4d431c",
+    found_now="#7a5a10",
     syntax_keyword="#d79bf0",
     syntax_string="#8fd19e",
     syntax_number="#f0b27a",

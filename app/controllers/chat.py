@@ -13,7 +13,7 @@ from PySide6.QtCore import QObject, Signal
 from app.controllers.answers import AnswerQueue, Running
 from app.engine_host import EngineHost, GenerateRequest
 from app.rounds import Run, runs
-from app.settings import Settings
+from app.settings import OVERRIDES, Settings
 from app.store.history import History
 from app.store.records import Chat, Message, Round
 from engine.errors import UserError
@@ -27,6 +27,7 @@ class ChatController(QObject):
     streamed(Message, pieces): more of an answer that is in sight.
     settled(Message): an answer in sight is complete.
     chats_changed: titles, order or activity of the list.
+    settings_changed: the chat in sight got other settings of its own.
     failed(UserError): something that could not be done.
     """
 
@@ -36,6 +37,7 @@ class ChatController(QObject):
     streamed = Signal(object, object)
     settled = Signal(object)
     chats_changed = Signal()
+    settings_changed = Signal()
     failed = Signal(object)
 
     def __init__(
@@ -88,12 +90,35 @@ class ChatController(QObject):
             self.chat = self._history.chats.get(self.chat.id)
 
     @property
+    def settings(self) -> Settings:
+        """In force for the next answer: the chat's own, and the settings for the rest."""
+        return self._settings().with_overrides(self._overrides())
+
+    @property
+    def own_settings(self) -> dict[str, Any]:
+        """What the chat has set for itself, by the names of `app.settings.OVERRIDES`."""
+        return {name: value for name, value in self._overrides().items() if name in OVERRIDES}
+
+    def set_own(self, name: str, value: float | str | None) -> None:
+        """Set one of `app.settings.OVERRIDES` for this chat, from its next answer on.
+
+        What is as in the settings is not kept, so that it follows them.
+        """
+        defaults = self._settings()
+        default = defaults.effort if name == "effort" else getattr(defaults.sampling, name)
+        values = {k: v for k, v in self._overrides().items() if k != name}
+        self._set_overrides(values if value == default else {**values, name: value})
+
+    def reset_own(self) -> None:
+        """Follow the settings again."""
+        self._set_overrides({k: v for k, v in self._overrides().items() if k not in OVERRIDES})
+
+    @property
     def effort(self) -> str:
-        return self._effective().effort
+        return self.settings.effort
 
     def set_effort(self, effort: str) -> None:
-        """Of this chat from the next answer on."""
-        self._set_overrides({**self._overrides(), "effort": effort})
+        self.set_own("effort", effort)
 
     @property
     def system_prompt(self) -> str:
@@ -113,13 +138,11 @@ class ChatController(QObject):
     def _set_overrides(self, values: dict[str, Any]) -> None:
         if self.chat is None:
             self._blank_settings = values
-            return
-        chat = self.chat
-        self._try(lambda: self._history.chats.set_settings(chat.id, values))
-        self.refresh()
-
-    def _effective(self) -> Settings:
-        return self._settings().with_overrides(self._overrides())
+        else:
+            chat = self.chat
+            self._try(lambda: self._history.chats.set_settings(chat.id, values))
+            self.refresh()
+        self.settings_changed.emit()
 
     # -- answers ------------------------------------------------------------------------------
 
@@ -208,7 +231,7 @@ class ChatController(QObject):
         message = self._find(answer_id)
         if message is None or message.parent_id is None:
             return None
-        options = {**asdict(self._effective().sampling), **message.options.get("sampling", {})}
+        options = {**asdict(self.settings.sampling), **message.options.get("sampling", {})}
         context = partial(self._history.messages.context, message.parent_id)
         return GenerateRequest(context, options, message.options.get("effort", self.effort))
 
@@ -227,7 +250,7 @@ class ChatController(QObject):
         self._queue.submit(message, request)
 
     def _begin(self, parent_id: int) -> tuple[GenerateRequest, Message]:
-        settings = self._effective()
+        settings = self.settings
         sampling = asdict(settings.sampling)
         if sampling["seed"] is None:
             # Drawn here and kept with the answer, so that it can be replayed.

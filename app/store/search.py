@@ -63,6 +63,12 @@ def search(database: Database, text: str, limit: int = 50) -> list[SearchHit]:
         return _search(database, query, limit)
 
 
+def terms_pattern(text: str) -> re.Pattern[str] | None:
+    """Finds the terms of a query in folded text; None when it has none."""
+    query = _parse(text)
+    return None if query is None else query.pattern
+
+
 def _search(database: Database, query: _Query, limit: int) -> list[SearchHit]:
     with database.read() as connection:
         titles = {chat_id for (chat_id,) in connection.execute(*_title_statement(query))}
@@ -142,9 +148,9 @@ def _parse(text: str) -> _Query | None:
             phrases.append('"' + core.replace('"', '""') + '"' + star)
         if unspaced or not (core[0].isalnum() and core[-1].isalnum()):
             literals.append(core)
-            patterns.append(re.escape(_fold(core)))
+            patterns.append(re.escape(fold(core)))
         else:
-            patterns.append(r"(?<![^\W_])" + r"[\W_]+".join(re.escape(_fold(word)) for word in words))
+            patterns.append(r"(?<![^\W_])" + r"[\W_]+".join(re.escape(fold(word)) for word in words))
     if not patterns:
         return None
     return _Query(" ".join(phrases), tuple(literals), re.compile("|".join(patterns), re.IGNORECASE))
@@ -162,17 +168,18 @@ class _Base(dict[int, int]):
 _BASE = _Base()
 
 
-def _fold(text: str) -> str:
+def fold(text: str) -> str:
+    """`text` in lower case and without accents, character by character, so that offsets stay."""
     return text.translate(_BASE)
 
 
 def _ranges(text: str, query: _Query) -> tuple[tuple[int, int], ...]:
-    return tuple(match.span() for match in query.pattern.finditer(_fold(text)))
+    return tuple(match.span() for match in query.pattern.finditer(fold(text)))
 
 
 def _snippet(content: str, query: _Query) -> str:
     """The surroundings of the first match on one line; the beginning when it lies too deep to be found cheaply."""
-    match = query.pattern.search(content) or query.pattern.search(_fold(content[:_FOLDED]))
+    match = query.pattern.search(content) or query.pattern.search(fold(content[:_FOLDED]))
     at = match.start() if match else 0
     start = max(0, at - _LEAD)
     if start and (space := re.search(r"\s", content[start:at])):

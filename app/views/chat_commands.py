@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QFileDialog, QWidget
 
+from app.chat_text import as_markdown
 from app.controllers.answers import AnswerQueue
 from app.controllers.chat import ChatController
 from app.controllers.chats import ChatsController
@@ -16,7 +19,7 @@ from app.store.titles import suggested_name
 from app.theme import Theme
 from app.views.chat.page import ChatPage
 from app.views.chat.user_message import UserMessage
-from app.views.dialogs import PromptDialog
+from app.views.chat_settings import ChatSettingsDialog
 from app.views.sidebar import Sidebar
 from engine.errors import UserError
 
@@ -71,6 +74,9 @@ class ChatCommands:
             self._page.composer.set_text(self._history.chats.unsent(chat_id))
         if message_id is not None:
             self._page.transcript.show_message(message_id)
+            query = self._sidebar.search.text().strip()
+            if query:
+                self._page.find_bar.show_search(query, message_id)
 
     def keep_unsent(self) -> None:
         """Store what stands in the composer with the chat in sight."""
@@ -129,14 +135,35 @@ class ChatCommands:
                 return
 
     def find(self) -> None:
-        self._sidebar.show()
+        """Find in the chat in sight."""
+        if self._page.transcript.messages:
+            self._page.find_bar.open_bar()
+
+    def find_step(self, by: int) -> None:
+        if self._page.transcript.messages:
+            self._page.find_bar.step(by)
+
+    def copy_chat(self) -> None:
+        """The conversation in sight as Markdown, to the clipboard."""
+        chat = self._chat.chat
+        if chat is not None:
+            QGuiApplication.clipboard().setText(as_markdown(chat.display_title, self._chat.path))
+            self._page.toast.say("The chat was copied as Markdown.", seconds=3)
+
+    def search(self) -> None:
+        """Put the cursor into the search over all chats."""
         self._sidebar.search.setFocus()
         self._sidebar.search.selectAll()
 
+    def show_settings(self) -> ChatSettingsDialog:
+        """Sampling, effort and system prompt of the chat in sight."""
+        dialog = ChatSettingsDialog(self._theme, self._chat, self._window)
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.open()
+        return dialog
+
     def edit_system_prompt(self) -> None:
-        dialog = PromptDialog(self._theme, self._chat.system_prompt, self._chat.set_system_prompt, self._window)
-        dialog.exec()
-        dialog.deleteLater()
+        self.show_settings().prompt.setFocus()
 
     def export(self, chat_id: int) -> None:
         title = self._history.chats.get(chat_id).display_title

@@ -42,13 +42,17 @@ class Form(QWidget):
         outer.addLayout(self._grid)
         outer.addStretch(1)
 
-    def row(self, name: str, control: QWidget, note: str = "") -> None:
-        """Add a row; the control takes the row's name for screen readers."""
+    def row(self, name: str, control: QWidget, note: str = "", *, wide: bool = False) -> None:
+        """Add a row; the control takes the row's name for screen readers, and all the width if `wide`."""
         line = self._grid.rowCount()
         label = Label(self._theme, name, self)
         label.setBuddy(control)
-        self._grid.addWidget(label, line, 0, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
-        self._grid.addWidget(control, line, 1, Qt.AlignmentFlag.AlignLeft)
+        vertical = Qt.AlignmentFlag.AlignTop if wide else Qt.AlignmentFlag.AlignVCenter
+        self._grid.addWidget(label, line, 0, Qt.AlignmentFlag.AlignRight | vertical)
+        if wide:
+            self._grid.addWidget(control, line, 1)
+        else:
+            self._grid.addWidget(control, line, 1, Qt.AlignmentFlag.AlignLeft)
         if not control.accessibleName():
             control.setAccessibleName(name)
         if note:

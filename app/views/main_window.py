@@ -132,6 +132,7 @@ class MainWindow(QMainWindow):
         self.toolbar.sidebar.connect(self.toggle_sidebar)
         self.toolbar.panel.connect(self.toggle_panel)
         self.toolbar.menu.connect(self._pop_menu)
+        self.toolbar.chat_settings.connect(self.chats.show_settings)
         page.settings.connect(self.show_settings)
         for source in (s.chats.failed, s.chat.failed, page.failed, s.preferences.failed, s.queue.trouble):
             source.connect(self.show_error)
@@ -148,7 +149,12 @@ class MainWindow(QMainWindow):
             "preferences": self.show_settings,
             "close_window": self.close,
             "quit": self.request_quit,
-            "find": chats.find,
+            "find": self._on_page(chats.find),
+            "find_next": self._on_page(lambda: chats.find_step(1)),
+            "find_previous": self._on_page(lambda: chats.find_step(-1)),
+            "search_chats": self.search_chats,
+            "chat_settings": chats.show_settings,
+            "copy_chat": chats.copy_chat,
             "focus_composer": page.composer.editor.setFocus,
             "system_prompt": chats.edit_system_prompt,
             "stop": s.chat.stop,
@@ -184,6 +190,19 @@ class MainWindow(QMainWindow):
     def _scale(self, by: int) -> None:
         preferences = self._s.preferences
         preferences.update(font_size=max(9, min(28, preferences.value.font_size + by)))
+
+    def _on_page(self, act: Callable[[], object]) -> Callable[[], None]:
+        """`act`, on the page of the chat."""
+
+        def show_and_act() -> None:
+            self._show_page()
+            act()
+
+        return show_and_act
+
+    def search_chats(self) -> None:
+        self.arrangement.show_sidebar()
+        self.chats.search()
 
     def toggle_sidebar(self, _on: bool = True) -> None:
         self.arrangement.toggle_sidebar()

@@ -27,6 +27,7 @@ MENUS: tuple[tuple[str, tuple[Command | None, ...]], ...] = (
             Command("new_chat", "New chat", "Ctrl+N"),
             SEPARATOR,
             Command("import_chats", "Import…", "Ctrl+O"),
+            Command("copy_chat", "Copy chat as Markdown", "Ctrl+Shift+C"),
             Command("export_chat", "Export chat…", "Ctrl+S"),
             Command("export_all", "Export all chats…"),
             SEPARATOR,
@@ -39,8 +40,13 @@ MENUS: tuple[tuple[str, tuple[Command | None, ...]], ...] = (
     (
         "Chat",
         (
-            Command("find", "Find chats", "Ctrl+F"),
+            Command("find", "Find in chat", "Ctrl+F"),
+            Command("find_next", "Find next", "Ctrl+G"),
+            Command("find_previous", "Find previous", "Ctrl+Shift+G"),
+            Command("search_chats", "Search all chats", "Ctrl+Shift+F"),
+            SEPARATOR,
             Command("focus_composer", "Write a message", "Ctrl+L"),
+            Command("chat_settings", "Chat settings…", "Ctrl+Shift+,"),
             Command("system_prompt", "System prompt…", "Ctrl+Shift+P"),
             SEPARATOR,
             Command("stop", "Stop", "Ctrl+."),

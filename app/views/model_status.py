@@ -42,7 +42,8 @@ class ModelStatus(QObject):
         self._failure: BaseException | None = None
         toolbar.drafting.connect(self.set_drafting)
         toolbar.depth_chosen.connect(self.set_depth)
-        toolbar.effort.connect(self.set_effort)
+        toolbar.effort.connect(chat.set_effort)
+        chat.settings_changed.connect(self.show_switches)
         host.changed.connect(self._changed)
         host.progressed.connect(self._changed)
         host.failed.connect(self._failed)
@@ -91,6 +92,7 @@ class ModelStatus(QObject):
         """On, off, or not available and why."""
         facts = self._host.facts
         self._toolbar.show_effort(self._chat.effort)
+        self._toolbar.show_own_settings(bool(self._chat.own_settings))
         if facts is None:
             self._toolbar.show_drafting(None)
         elif not facts.depths:
@@ -110,11 +112,6 @@ class ModelStatus(QObject):
     def set_depth(self, depth: int | None) -> None:
         self._host.set_depth(depth)
         self._keep()
-
-    def set_effort(self, effort: str) -> None:
-        """Of the chat in sight."""
-        self._chat.set_effort(effort)
-        self.show_switches()
 
     def _keep(self) -> None:
         self._preferences.update(draft=DraftDefault(enabled=self._host.drafting, depth=self._host.depth))

@@ -26,6 +26,7 @@ from app.controllers.preferences import Preferences
 from app.hints import sentence_of
 from app.settings import LIMITS
 from app.theme import GRID, Theme
+from app.views.chat_settings import SAMPLING_NOTE
 from app.views.controls import Hairline, Label
 from app.views.forms import Form
 from app.views.menus import MENUS
@@ -111,7 +112,7 @@ class SettingsDialog(QDialog):
     def _sampling(self) -> Form:
         form, value = Form(self._theme, "Sampling", self), self._preferences.value.sampling
         notes = {
-            "temperature": "0 always takes the likeliest token, so the text is the same with MTP on and off.",
+            "temperature": SAMPLING_NOTE,
             "top_p": "Only the likeliest tokens that together have this probability.",
             "min_p": "Only tokens at least this likely, compared with the likeliest.",
             "repetition_penalty": "Above 1, what was said before becomes less likely.",

@@ -49,11 +49,12 @@ def display_source(message: Message) -> str:
 
 
 class AssistantMessage(QWidget):
-    """Signals: resized (ask `height_for` again), action(name, message id), link(address)."""
+    """Signals: resized (ask `height_for` again), action(name, message id), link(address), selecting."""
 
     resized = Signal()
     action = Signal(str, int)
     link = Signal(str)
+    selecting = Signal()
 
     def __init__(self, theme: Theme, message: Message, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -81,6 +82,7 @@ class AssistantMessage(QWidget):
         self.body.height_changed.connect(self.resized)
         for body in (self.body, self.reasoning.body):
             body.link_clicked.connect(self.link)
+            body.selecting.connect(lambda body=body: self._select_only(body))
         for name, button in self._actions.items():
             button.clicked.connect(lambda _checked=False, name=name: self.action.emit(name, self.message.id))
         self._branches.step.connect(self._step)
@@ -158,6 +160,20 @@ class AssistantMessage(QWidget):
         if self._callout is not None:
             self._callout.action.connect(self._act)
             self._callout.show()
+
+    def unfold(self) -> None:
+        """Answers are always shown whole."""
+
+    def copy_selection(self) -> None:
+        """What is selected in the answer or in its reasoning."""
+        for body in (self.body, self.reasoning.body):
+            body.copy()
+
+    def _select_only(self, chosen: TextBody) -> None:
+        for body in (self.body, self.reasoning.body):
+            if body is not chosen:
+                body.clear_selection()
+        self.selecting.emit()
 
     def set_rounds(self, spans: list[Span]) -> None:
         """Tint the answer's rounds, or nothing."""

@@ -12,6 +12,8 @@ from app.rounds import as_text
 from app.store.records import Chat, Message
 from app.theme import COLUMN, GRID, Theme
 from app.views.chat.composer import Composer
+from app.views.chat.find_bar import FindBar
+from app.views.chat.finder import Finder
 from app.views.chat.markdown import safe_link
 from app.views.chat.message import AssistantMessage
 from app.views.chat.rounds import spans
@@ -38,6 +40,8 @@ class ChatPage(Surface):
         self.welcome = Welcome(theme, self)
         self.composer = Composer(theme, self)
         self.toast = Toast(theme, self, self.composer)
+        self.finder = Finder(theme, self.transcript)
+        self.find_bar = FindBar(theme, self.finder, self)
         self._stack = QStackedWidget(self)
         self._stack.addWidget(self.welcome)
         self._stack.addWidget(self.transcript)
@@ -50,6 +54,7 @@ class ChatPage(Surface):
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(0)
+        layout.addWidget(self.find_bar)
         layout.addWidget(self._stack, 1)
         layout.addLayout(bottom)
         self.setAcceptDrops(True)
@@ -72,17 +77,21 @@ class ChatPage(Surface):
         composer.failed.connect(self.failed)
         composer.resized.connect(self.toast.reposition)
         self.welcome.chosen.connect(self._send)
+        self.find_bar.closed.connect(composer.editor.setFocus)
 
     # -- what the controller says -------------------------------------------------------------
 
     def _opened(self, chat: Chat | None, path: list[Message]) -> None:
         self._rounds_shown.clear()
+        self.finder.forget()
+        self.find_bar.hide()
         self.transcript.set_messages(path)
         self._stack.setCurrentWidget(self.transcript if path else self.welcome)
         self._refresh()
 
     def _path_changed(self, path: list[Message]) -> None:
         self.transcript.set_messages(path)
+        self.finder.refresh()
         self._refresh()
 
     def _added(self, message: Message) -> None:
@@ -95,6 +104,7 @@ class ChatPage(Surface):
         self.transcript.finish(message)
         if message.id in self._rounds_shown:
             self._show_rounds(message.id)
+        self.finder.refresh()
         self._refresh()
 
     def _refresh(self) -> None:

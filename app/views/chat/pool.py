@@ -10,12 +10,14 @@ from PySide6.QtWidgets import QApplication, QWidget
 from app.store.records import Message
 from app.theme import Theme
 from app.views.chat.message import AssistantMessage
+from app.views.chat.text_body import TextBody
 from app.views.chat.user_message import UserMessage
 
 KEPT = 24
 """Widgets kept after they left the view, so that going back is free."""
 MessageWidget = AssistantMessage | UserMessage
 Decorator = Callable[[AssistantMessage], None]
+Marker = Callable[[MessageWidget], None]
 
 
 class MessagePool:
@@ -32,6 +34,7 @@ class MessagePool:
         self._made = made
         self._views: OrderedDict[int, MessageWidget] = OrderedDict()
         self._decorators: dict[int, Decorator] = {}
+        self._marker: Marker | None = None
 
     def get(self, message_id: int) -> MessageWidget | None:
         return self._views.get(message_id)
@@ -50,6 +53,8 @@ class MessagePool:
         elif view.message is not message:
             # It changed while it was out of sight.
             view.show_message(message)
+            if self._marker is not None:
+                self._marker(view)
         self._views.move_to_end(message.id)
         return view
 
@@ -63,7 +68,28 @@ class MessagePool:
         if view is not None:
             self._decorate(view)
 
+    def set_marker(self, marker: Marker | None) -> None:
+        """Apply `marker` to every widget now and whenever one is made or rendered again; None takes the marks away."""
+        self._marker = marker
+        for view in self._views.values():
+            if marker is None:
+                view.body.set_marks(())
+            else:
+                marker(view)
+
+    def selected(self) -> MessageWidget | None:
+        """The widget with a selection, in sight or not."""
+        return next((view for view in self._views.values() if _selected(view)), None)
+
+    def select_only(self, message_id: int) -> None:
+        """A selection begins in a message: all others end."""
+        for view in self._views.values():
+            for body in _bodies(view) if view.message.id != message_id else ():
+                body.clear_selection()
+
     def _decorate(self, view: MessageWidget) -> None:
+        if self._marker is not None:
+            self._marker(view)
         decorator = self._decorators.get(view.message.id)
         if decorator is not None and isinstance(view, AssistantMessage):
             decorator(view)
@@ -76,7 +102,7 @@ class MessagePool:
                 return
             view = self._views[message_id]
             focused = focus is not None and view.isAncestorOf(focus)
-            if message_id not in visible and not _edited(view) and not focused:
+            if message_id not in visible and not _edited(view) and not _selected(view) and not focused:
                 del self._views[message_id]
                 view.deleteLater()
 
@@ -96,6 +122,14 @@ class MessagePool:
             view.deleteLater()
         self._views.clear()
         self._decorators.clear()
+
+
+def _bodies(view: MessageWidget) -> tuple[TextBody, ...]:
+    return (view.body, view.reasoning.body) if isinstance(view, AssistantMessage) else (view.body,)
+
+
+def _selected(view: MessageWidget) -> bool:
+    return any(body.has_selection for body in _bodies(view))
 
 
 def _edited(view: MessageWidget) -> bool:

@@ -106,7 +106,8 @@ class ReplayDialog(QDialog):
         self.note.set_text(
             "At temperature 0 both must say the same."
             if greedy
-            else "Above temperature 0 both draw from the same distribution with the same seed; the texts may differ."
+            else "With sampling both draw from the same distribution, but the draws fall differently, so the text may "
+            "differ. At temperature 0 it must not."
         )
         replay.streamed.connect(self._streamed)
         replay.finished.connect(self._finished)

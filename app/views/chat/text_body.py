@@ -52,10 +52,12 @@ class TextBody(QWidget):
     """Signals:
     height_changed: the document grew or shrank; ask `height_for` again.
     link_clicked: an address with a harmless scheme.
+    selecting: a selection begins, so that others end.
     """
 
     height_changed = Signal()
     link_clicked = Signal(str)
+    selecting = Signal()
 
     def __init__(self, theme: Theme, name: str, parent: QWidget | None = None, *, quiet: bool = False) -> None:
         super().__init__(parent)
@@ -67,6 +69,8 @@ class TextBody(QWidget):
         self._pressed_link = ""
         self._spans: Sequence[Span] = ()
         self._span_starts: list[int] = []
+        self._marks: Sequence[Span] = ()
+        self._mark_starts: list[int] = []
         self._buttons: list[CopyButton] = []
         self._height = 0
         self._complete = False
@@ -117,6 +121,7 @@ class TextBody(QWidget):
         self._markdown.document.setTextWidth(width)
         self._anchor = self._position = 0
         self._spans, self._span_starts = (), []
+        self._marks, self._mark_starts = (), []
         self._complete = False
 
     def set_plain(self, text: str) -> None:
@@ -168,6 +173,24 @@ class TextBody(QWidget):
         self._span_starts = [span.start for span in spans]
         self.update()
 
+    def set_marks(self, marks: Sequence[Span]) -> None:
+        """Mark what was looked for, above the tints; `marks` ascend and do not overlap."""
+        if marks != self._marks:
+            self._marks = marks
+            self._mark_starts = [mark.start for mark in marks]
+            self.update()
+
+    @property
+    def marks(self) -> Sequence[Span]:
+        return self._marks
+
+    def top_of(self, position: int) -> int:
+        """Where the line with a place in the document begins, in pixels from the top."""
+        block = self._markdown.document.findBlock(position)
+        top = self._markdown.document.documentLayout().blockBoundingRect(block).top()
+        line = block.layout().lineForTextPosition(position - block.position())
+        return int(top + (line.y() if line.isValid() else 0.0))
+
     def _place_buttons(self, unchanged: float = 0.0) -> None:
         """One copy button in the head of each code block; those of blocks above `unchanged` stand where they are."""
         blocks = self._markdown.decorations.code
@@ -196,6 +219,7 @@ class TextBody(QWidget):
         backdrop = Backdrop(painter, self._markdown.document, self._theme, clip)
         backdrop.decorations(self._markdown.decorations)
         backdrop.spans(self._spans, self._span_starts)
+        backdrop.spans(self._marks, self._mark_starts)
         context = QAbstractTextDocumentLayout.PaintContext()
         context.clip = clip
         palette = QPalette(context.palette)
@@ -220,8 +244,14 @@ class TextBody(QWidget):
         self.update()
 
     def focusOutEvent(self, event: QFocusEvent) -> None:
-        if event.reason() not in (Qt.FocusReason.PopupFocusReason, Qt.FocusReason.ActiveWindowFocusReason):
-            self._anchor = self._position
+        # What is scrolled out of sight loses the focus as well, but not what is selected in it.
+        kept = (
+            Qt.FocusReason.PopupFocusReason,
+            Qt.FocusReason.ActiveWindowFocusReason,
+            Qt.FocusReason.OtherFocusReason,
+        )
+        if event.reason() not in kept and self.isVisible():
+            self.clear_selection()
         self.update()
 
     # -- selection ----------------------------------------------------------------------------
@@ -244,8 +274,18 @@ class TextBody(QWidget):
         self.update()
 
     def select_all(self) -> None:
+        self.selecting.emit()
         self._anchor, self._position = 0, self._markdown.document.characterCount() - 1
         self.update()
+
+    def clear_selection(self) -> None:
+        if self.has_selection:
+            self._anchor = self._position
+            self.update()
+
+    @property
+    def has_selection(self) -> bool:
+        return self._anchor != self._position
 
     def selected_text(self) -> str:
         """The selection as it stands in the source: the whole of it is the source itself."""
@@ -278,6 +318,7 @@ class TextBody(QWidget):
         self._position = at
         if not event.modifiers() & Qt.KeyboardModifier.ShiftModifier:
             self._anchor = at
+        self.selecting.emit()
         self._selecting = True
         self.update()
 

@@ -7,18 +7,18 @@ takes the place of the estimate and the scroll position is corrected by the diff
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import Qt, QTimer, Signal
-from PySide6.QtGui import QKeyEvent, QPainter, QPaintEvent, QResizeEvent
-from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QWidget
+from PySide6.QtGui import QKeyEvent, QKeySequence, QPainter, QPaintEvent, QResizeEvent
+from PySide6.QtWidgets import QAbstractScrollArea, QApplication, QFrame, QWidget
 
 from app.store.records import Message
 from app.theme import COLUMN, GRID, Theme
 from app.views.chat.heights import Heights, estimate
 from app.views.chat.jump import JumpButton
 from app.views.chat.message import AssistantMessage
-from app.views.chat.pool import Decorator, MessagePool, MessageWidget
+from app.views.chat.pool import Decorator, Marker, MessagePool, MessageWidget
 from app.views.chat.user_message import SHOWN, UserMessage
 
 FRAME_MS = 33
@@ -137,6 +137,10 @@ class Transcript(QAbstractScrollArea):
         """Apply `decorator` to the answer's widget now and whenever it is made again."""
         self._pool.decorate(message_id, decorator)
 
+    def set_marker(self, marker: Marker | None) -> None:
+        """Mark what was looked for in all messages, those that get a widget later included."""
+        self._pool.set_marker(marker)
+
     # -- scrolling ----------------------------------------------------------------------------
 
     @property
@@ -160,6 +164,27 @@ class Transcript(QAbstractScrollArea):
             self._set_value(min(self._heights.tops()[i] - GRID, bar.maximum()))
             self._layout()
 
+    def reveal(self, message_id: int, place: Callable[[MessageWidget], int]) -> None:
+        """Scroll so that a place in a message is in sight, not at all where it is already.
+
+        Args:
+            place: pixels from the top of the message's widget.
+        """
+        i = self._index.get(message_id)
+        if i is None:
+            return
+        if self.view(message_id) is None:
+            self.show_message(message_id)
+        view = self.view(message_id)
+        if view is None:
+            return
+        offset, height, bar = place(view), self.viewport().height(), self.verticalScrollBar()
+        at = self._heights.tops()[i] + offset
+        if not bar.value() + PAD <= at <= bar.value() + height - 2 * PAD:
+            self._stick = False
+            self._set_value(max(0, min(at - height // 3, bar.maximum())))
+            self._layout()
+
     def scrollContentsBy(self, dx: int, dy: int) -> None:
         if self._busy:
             return
@@ -173,8 +198,16 @@ class Transcript(QAbstractScrollArea):
             bar.setValue(0)
         elif event.key() == Qt.Key.Key_End:
             self.scroll_to_end()
+        elif event.matches(QKeySequence.StandardKey.Copy):
+            self.copy_selection()
         else:
             super().keyPressEvent(event)
+
+    def copy_selection(self) -> None:
+        """What is selected in a message, in sight or not."""
+        view = self._pool.selected()
+        if view is not None:
+            view.copy_selection()
 
     # -- layout -------------------------------------------------------------------------------
 
@@ -234,6 +267,10 @@ class Transcript(QAbstractScrollArea):
         for gone in self._visible:
             view = self._pool.get(gone)
             if gone not in ids and view is not None:
+                focus = QApplication.focusWidget()
+                if focus is not None and view.isAncestorOf(focus):
+                    # Qt would pass the focus on to any widget; from here a selection can still be copied.
+                    self.setFocus(Qt.FocusReason.OtherFocusReason)
                 view.hide()
         for i in shown:
             view = self._ensure(i)
@@ -264,6 +301,7 @@ class Transcript(QAbstractScrollArea):
         view.action.connect(self.action)
         view.link.connect(self.link)
         message_id = view.message.id
+        view.selecting.connect(lambda: self._pool.select_only(message_id))
         view.resized.connect(lambda: self._resized(message_id))
 
     def _resized(self, message_id: int) -> None:

@@ -22,12 +22,13 @@ UNFOLDED = 200_000
 
 
 class UserMessage(QWidget):
-    """Signals: resized, action(name, message id), edited(message id, new text), link(address)."""
+    """Signals: resized, action(name, message id), edited(message id, new text), link(address), selecting."""
 
     resized = Signal()
     action = Signal(str, int)
     edited = Signal(int, str)
     link = Signal(str)
+    selecting = Signal()
 
     def __init__(self, theme: Theme, message: Message, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -53,7 +54,8 @@ class UserMessage(QWidget):
         }
         self.body.height_changed.connect(self.resized)
         self.body.link_clicked.connect(self.link)
-        self._more.clicked.connect(self._unfold)
+        self.body.selecting.connect(self.selecting)
+        self._more.clicked.connect(self.unfold)
         self._branches.step.connect(self._step)
         for name, button in self._actions.items():
             if name != "edit":
@@ -86,10 +88,15 @@ class UserMessage(QWidget):
         self.body.set_plain(self._text[:limit] + ("…" if folded else ""))
         self._more.setVisible(folded and not self._unfolded)
 
-    def _unfold(self) -> None:
-        self._unfolded = True
-        self._show_text()
-        self.resized.emit()
+    def unfold(self) -> None:
+        """Show all of a long message."""
+        if not self._more.isHidden():
+            self._unfolded = True
+            self._show_text()
+            self.resized.emit()
+
+    def copy_selection(self) -> None:
+        self.body.copy()
 
     def _step(self, by: int) -> None:
         self.action.emit("next" if by > 0 else "previous", self.message.id)

@@ -167,8 +167,9 @@ class ModelRow(QWidget):
         self._top.setSpacing(2 if narrow else GRID + 4)
         self._second.setDirection(down if narrow else across)
         self._second.setSpacing(0 if narrow else 2 * GRID)
-        for item in (self._text, self.size_label, self.main, self.more):
-            (grid.removeItem if isinstance(item, QVBoxLayout) else grid.removeWidget)(item)
+        grid.removeItem(self._text)
+        for widget in (self.size_label, self.main, self.more):
+            grid.removeWidget(widget)
         top, left = Qt.AlignmentFlag.AlignTop, Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
         grid.addLayout(self._text, 0, 0, 1, 4 if narrow else 1)
         grid.addWidget(self.size_label, 1 if narrow else 0, 0 if narrow else 1, left if narrow else top)

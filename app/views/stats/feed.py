@@ -13,7 +13,7 @@ from app.controllers.chat import ChatController
 from app.controllers.stats import StatsController
 from app.engine_host import EngineHost
 from app.store.history import History
-from app.store.records import Message, Round
+from app.store.records import Chat, Message, Round
 from app.views.chat.message import FINISH_NOTES
 from app.views.stats.panel import StatsPanel
 
@@ -38,7 +38,7 @@ class StatsFeed(QObject):
     ) -> None:
         super().__init__()
         self._stats, self._host, self._history, self._panel, self._say = stats, host, history, panel, say
-        chat.opened.connect(lambda _chat, path: self._show(path))
+        chat.opened.connect(self._opened)
         chat.path_changed.connect(self._show)
         queue.started.connect(self._started)
         queue.streamed.connect(self._streamed)
@@ -51,6 +51,9 @@ class StatsFeed(QObject):
 
     def _context(self) -> int | None:
         return None if self._host.facts is None else self._host.facts.context
+
+    def _opened(self, _chat: Chat | None, path: Sequence[Message]) -> None:
+        self._show(path)
 
     def _show(self, path: Sequence[Message]) -> None:
         if not self._stats.state.running:
