@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -23,6 +23,21 @@ class UsageError(UserError):
 
 class Parser(argparse.ArgumentParser):
     """Reports a wrong command line like every other mistake instead of exiting by itself."""
+
+    _default: tuple[str, Collection[str]] | None = None
+
+    def default_to(self, name: str, among: Collection[str]) -> None:
+        """Let a line that begins with none of the subcommands `among` mean the subcommand `name`."""
+        self._default = (name, among)
+
+    def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride] (argparse has it in three overloads)
+        self, args: Any = None, namespace: Any = None
+    ) -> Any:
+        if self._default is not None and args is not None:
+            name, among = self._default
+            if not args or args[0] not in {*among, "-h", "--help"}:
+                args = [name, *args]
+        return super().parse_known_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message[:1].upper()}{message[1:]}.", f"See: {self.prog} --help")
@@ -70,16 +85,14 @@ def positive(text: str) -> int:
     return integer("a whole number of at least 1", lambda value: value >= 1)(text)
 
 
-def add_checkpoint_options(parser: argparse.ArgumentParser) -> None:
-    """Which checkpoint, which head, in which precision."""
+def add_checkpoint_options(parser: argparse.ArgumentParser, *, positional: bool = False) -> None:
+    """Which checkpoint, which head, in which precision; `positional` takes the model without -m."""
     group = parser.add_argument_group("model")
-    group.add_argument(
-        "-m",
-        "--model",
-        type=Path,
-        metavar="MODEL",
-        help="checkpoint directory, or owner/name of a downloaded one (default: the bundled demo)",
-    )
+    meaning = "checkpoint directory, or owner/name of a downloaded one (default: the bundled demo)"
+    if positional:
+        group.add_argument("model", nargs="?", type=Path, metavar="MODEL", help=meaning)
+    else:
+        group.add_argument("-m", "--model", type=Path, metavar="MODEL", help=meaning)
     group.add_argument(
         "--draft-model", type=Path, metavar="DIR", help="directory with the MTP head, if not the model's"
     )

@@ -20,17 +20,6 @@ if TYPE_CHECKING:
     from engine.model.mtp import Wiring
     from engine.stats import GenerationStats
 
-PROMPTS = (
-    "Write a haiku about tide pools, then explain its structure.",
-    "Why is the sky blue?",
-    "Tell me three facts about whales.",
-    "Give me three tips for better sleep.",
-    "What is the water cycle?",
-    "Write a polite email to ask for a day off.",
-    "Write a Python function that adds two numbers.",
-    "What is speculative decoding?",
-)
-
 
 def add_parser(subparsers: Subparsers) -> None:
     """Adds the command's options."""
@@ -39,7 +28,11 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     parser.set_defaults(run=run, draft_kind="mtp")
     parser.add_argument(
-        "-p", "--prompt", action="append", metavar="TEXT", help="may be repeated (default: 8 of our own)"
+        "-p",
+        "--prompt",
+        action="append",
+        metavar="TEXT",
+        help="may be repeated (default: the 8 of bench --prompts short)",
     )
     parser.add_argument("-n", "--max-tokens", type=positive, default=120, metavar="N", help="tokens per answer")
     parser.add_argument("--effort", default="high", metavar="LEVEL", help="thinking effort (default: high)")
@@ -56,11 +49,12 @@ def add_parser(subparsers: Subparsers) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Generates the answers once, replays them for every wiring, and prints a table."""
+    from engine.bench.prompts import SHORT
     from engine.text.effort import parse_effort
 
     terminal = Terminal()
     effort = parse_effort(args.effort)
-    prompts = args.prompt or list(PROMPTS)
+    prompts = args.prompt or [prompt.text for prompt in SHORT]
     engine = load_engine(args, terminal)
     if engine.head is None:
         raise HeadError(f"There is no MTP head to measure: {engine.head_reason}", "Name one with --draft-model.")

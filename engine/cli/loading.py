@@ -21,11 +21,11 @@ def load_engine(args: argparse.Namespace, terminal: Terminal) -> Engine:
     """
     from engine.session import Engine
 
-    directory, head = _checkpoint(args.model)
+    directory, head = checkpoint_directories(args)
     try:
         engine = Engine.load(
             directory,
-            draft_directory=args.draft_model or (None if args.draft_kind == "none" else head),
+            draft_directory=head,
             draft_kind=args.draft_kind,
             dtype=args.dtype,
             keep_quantized=args.keep_quantized or None,
@@ -41,6 +41,12 @@ def load_engine(args: argparse.Namespace, terminal: Terminal) -> Engine:
         for note in report.notes:
             terminal.note(note)
     return engine
+
+
+def checkpoint_directories(args: argparse.Namespace) -> tuple[Path, Path | None]:
+    """The model's directory and the one of its head, None where that is not named and the model is not paired."""
+    directory, paired = _checkpoint(args.model)
+    return directory, args.draft_model or (None if args.draft_kind == "none" else paired)
 
 
 def _checkpoint(model: Path | None) -> tuple[Path, Path | None]:

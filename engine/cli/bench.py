@@ -1,0 +1,229 @@
+"""`inkstand bench`: decoding speed against plain decoding and a peer, and what holds it back."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from engine.cli.arguments import Parser, Subparsers, UsageError, add_checkpoint_options, integer, positive, real
+from engine.cli.loading import checkpoint_directories, load_engine
+from engine.cli.terminal import Terminal
+from engine.errors import UserError
+
+if TYPE_CHECKING:
+    from engine.bench.contestants import Contestant
+    from engine.bench.peer import Peer
+    from engine.loaded import Engine
+    from engine.session import Schedule
+
+_QUICK_PROMPTS, _QUICK_TOKENS = 3, 64
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Adds the command, its subcommands and their options."""
+    parser: Parser = subparsers.add_parser(
+        "bench",
+        help="measure decoding speed, and what holds it back",
+        description="Measures decoding speed. Without a subcommand: speed.",
+    )
+    commands = parser.add_subparsers(title="what to measure", metavar="WHAT", dest="what", required=True)
+    parser.default_to("speed", commands.choices)
+    _add_speed(commands)
+
+
+def _add_speed(commands: Subparsers) -> None:
+    parser = commands.add_parser(
+        "speed",
+        help="plain decoding, fixed numbers of drafts, the automatic choice and a peer on the same prompts",
+        description="Runs all ways to decode on the same prompts, interleaved. Ratios are taken within a repetition; "
+        "medians over repetitions, means over prompts.",
+    )
+    parser.set_defaults(run=run_speed, draft_kind="auto")
+    parser.add_argument("-n", "--max-tokens", type=positive, default=120, metavar="N", help="tokens per text (120)")
+    parser.add_argument("-r", "--repetitions", type=positive, default=3, metavar="N", help="timed runs of each (3)")
+    parser.add_argument(
+        "--warm-up",
+        type=integer("a whole number of at least 0", lambda value: value >= 0),
+        default=1,
+        metavar="N",
+        help="short untimed runs of each before (1)",
+    )
+    parser.add_argument(
+        "--depths",
+        type=_numbers("numbers of drafts of at least 1", 1),
+        metavar="K,...",
+        help="fixed numbers of drafts to compare (default: 1 to the head's depths)",
+    )
+    parser.add_argument(
+        "--schedule",
+        choices=["stateful", "chained", "both"],
+        default="stateful",
+        help="how the fixed numbers are drafted; both puts the published chained schedule beside our own",
+    )
+    parser.add_argument(
+        "--random",
+        type=real("above 0 and at most 100", lambda value: 0 < value <= 100),
+        metavar="T",
+        help="add the worst text: the first prompt sampled at temperature T, such as 1.5",
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help=f"{_QUICK_PROMPTS} prompts, {_QUICK_TOKENS} tokens, one repetition"
+    )
+    _add_prompts(parser)
+    _add_json(parser)
+    add_checkpoint_options(parser, positional=True)
+    peer = parser.add_argument_group("peer")
+    peer.add_argument(
+        "--peer", metavar="PYTHON", help="also run mlx-vlm with this interpreter of an environment that has it"
+    )
+    peer.add_argument(
+        "--peer-blocks",
+        type=_numbers("block sizes of at least 2, or 0 for the peer's own", 0),
+        default=(0, 3),
+        metavar="B,...",
+        help="block sizes of its drafter; 0 is its own choice (0,3)",
+    )
+    peer.add_argument(
+        "--peer-threads", type=positive, metavar="N", help="threads of its BLAS (default: as many as ours)"
+    )
+    peer.add_argument("--peer-reference-blas", action="store_true", help="leave it with the BLAS that mlx links")
+    peer.add_argument("--work", type=Path, metavar="DIR", help="keep the peer's copy of the checkpoint here")
+
+
+def run_speed(args: argparse.Namespace) -> int:
+    """Measures, prints the tables, writes the JSON."""
+    from engine.bench.contestants import cases, own_contestants, peer_contestants
+    from engine.bench.environment import environment, load_average
+    from engine.bench.prompts import read_prompts
+    from engine.bench.speed import measure
+    from engine.bench.tables import speed_tables
+    from engine.text.effort import parse_effort
+
+    terminal = Terminal()
+    prompts, tokens, repetitions = read_prompts(args.prompts), args.max_tokens, args.repetitions
+    effort = parse_effort(args.effort)
+    if args.quick:
+        prompts, tokens, repetitions = prompts[:_QUICK_PROMPTS], min(tokens, _QUICK_TOKENS), 1
+    schedules: list[Schedule] = ["stateful", "chained"] if args.schedule == "both" else [args.schedule]
+    about = environment()
+    engine = load_engine(args, terminal)
+    if engine.head is None:
+        terminal.note(f"Plain decoding only: {engine.head_reason}")
+    with _peer(args, engine, about.blas_threads, terminal) as peer:
+        contestants: list[Contestant] = [*own_contestants(engine, args.depths, schedules)]
+        if peer is not None:
+            contestants += peer_contestants(peer, args.peer_blocks, engine.config.eos_token_ids)
+        todo = cases(engine, prompts, tokens, effort=effort, random=args.random)
+        speed = measure(contestants, todo, repetitions=repetitions, warm_up=args.warm_up, progress=terminal.progress)
+        versions = None if peer is None else peer.versions
+    terminal.clear_progress()
+    _write_json(
+        args.json,
+        {
+            "environment": {**about.to_json(), "load_after": load_average()},
+            "peer": versions,
+            **_model_json(engine),
+            "repetitions": repetitions,
+            **speed.to_json(),
+        },
+    )
+    for line in [*about.lines(), *([] if versions is None else [f"peer: {_spelled(versions)}"])]:
+        terminal.note(line)
+    terminal.note(f"{engine.directory}, {_dtype(engine)}, {tokens} tokens at most, medians of {repetitions}")
+    terminal.write(speed_tables(speed))
+    return 0
+
+
+@contextmanager
+def _peer(args: argparse.Namespace, engine: Engine, threads: int | None, terminal: Terminal) -> Generator[Peer | None]:
+    """The peer with its own copy of the checkpoint, in a directory that is kept only where --work names one."""
+    from engine.bench.peer import Peer
+    from engine.bench.peer_copy import copy_for_peer
+
+    if args.peer is None:
+        yield None
+        return
+    place = tempfile.TemporaryDirectory(prefix="inkstand-peer-") if args.work is None else nullcontext(str(args.work))
+    with place as name:
+        work = Path(name)
+        _, head = checkpoint_directories(args)
+        terminal.progress(0.0, "Copying the checkpoint for the peer")
+        try:
+            work.mkdir(parents=True, exist_ok=True)
+            copy_for_peer(engine.directory, head or engine.directory, work / "model", _dtype(engine))
+        except OSError as error:
+            raise UserError(
+                f"The peer's copy cannot be written to {work}: {error.strerror}.", "Name another directory with --work."
+            ) from error
+        terminal.progress(0.0, "Starting the peer")
+        with Peer(
+            args.peer,
+            model=work / "model",
+            work=work,
+            threads=args.peer_threads or threads,
+            reference_blas=args.peer_reference_blas,
+        ) as peer:
+            yield peer
+
+
+def _add_prompts(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--prompts",
+        default="kinds",
+        metavar="FILE",
+        help="one prompt per line or a JSON list; or a built-in set: kinds (default; code, JSON, list, prose, dialogue, "
+        "summary) or short (the questions of draft-report)",
+    )
+    parser.add_argument("--effort", default="high", metavar="LEVEL", help="thinking effort (high)")
+
+
+def _add_json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write everything that was measured to this file")
+
+
+def _numbers(accepted: str, low: int) -> Any:
+    """An argparse type for whole numbers with commas between them."""
+
+    def parse(text: str) -> tuple[int, ...]:
+        try:
+            values = tuple(int(part) for part in text.split(","))
+        except ValueError:
+            values = ()
+        if not values or min(values) < low:
+            raise argparse.ArgumentTypeError(f"must be {accepted}, with commas between them, not {text!r}")
+        return values
+
+    return parse
+
+
+def _write_json(path: Path | None, report: dict[str, Any]) -> None:
+    if path is None:
+        return
+    try:
+        path.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}.", "Name another file with --json.") from error
+
+
+def _model_json(engine: Engine) -> dict[str, Any]:
+    return {
+        "model": str(engine.directory),
+        "dtype": _dtype(engine),
+        "depths": engine.head_depths,
+        "weight_bytes": sum(report.nbytes for report in engine.reports),
+    }
+
+
+def _dtype(engine: Engine) -> str:
+    import mlx.core as mx
+
+    return {mx.float32: "f32", mx.bfloat16: "bf16"}[engine.backbone.dtype]
+
+
+def _spelled(versions: dict[str, str | None]) -> str:
+    return ", ".join(f"{name} {number or 'missing'}" for name, number in versions.items())
