@@ -72,6 +72,7 @@ class Gui:
         s = self.services
         self.window.hide()
         s.queue.stop_all()
+        s.host.refuse_loads()
         await self.models.close()
         # A pool of its own: threads of qasync's default executor outlive it in `threading.enumerate`.
         with ThreadPoolExecutor(1) as pool:
@@ -172,8 +173,8 @@ def start(gui: Gui, request: LoadRequest | UserError, notices: Sequence[str]) ->
         s.host.failed.emit(request)
         return
     gui.manager.offer(request)
-    # After the first paint: importing MLX and opening the files would delay it. Quitting hides the window first.
-    QTimer.singleShot(0, window, lambda: s.host.load(request) if window.isVisible() else None)
+    # After the first paint: importing MLX and opening the files would delay it.
+    QTimer.singleShot(0, window, lambda: s.host.load(request))
     QTimer.singleShot(PLOTS_MS, window, window.show_plots)
 
 
@@ -243,6 +244,7 @@ def run(argv: Sequence[str]) -> int:
             opening = asyncio.create_task(open_models(gui))
             opening.add_done_callback(lambda task: task.cancelled() or task.result())
             await closed.wait()
+            gui.window.request_quit()  # after Ctrl-C, of which the window knows nothing: it keeps what was not sent
             return await gui.shutdown()
 
         ended = cast("bool", loop.run_until_complete(main()))

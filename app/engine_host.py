@@ -127,6 +127,7 @@ class EngineHost(QObject):
         self._bridge = bridge
         self._slot = _Slot()
         self._load_job: Job | None = None
+        self._refusing = False
         self.facts: ModelFacts | None = None
         self.loading: LoadRequest | None = None
         self.progress = LoadProgress(0.0, "")
@@ -138,6 +139,8 @@ class EngineHost(QObject):
 
     def load(self, request: LoadRequest) -> None:
         """Replace the model. What runs is not interrupted; the load waits for its turn."""
+        if self._refusing:
+            return
         if self._load_job is not None:
             self._load_job.cancel()
         self.loading, self.facts = request, None
@@ -159,6 +162,10 @@ class EngineHost(QObject):
         job = self._worker.submit(work, self._bridge.receiver(lambda events: self._on_load(request, events)))
         self._load_job = job
         self.changed.emit()
+
+    def refuse_loads(self) -> None:
+        """Make `load` do nothing from now on: who quits at once does so before the first model is asked for."""
+        self._refusing = True
 
     def unload(self) -> None:
         """Free the model once what runs has ended."""
