@@ -154,6 +154,7 @@ def shoot_all(studio: Studio) -> None:
     s.chat.send("List five ways to spend a rainy Sunday, one sentence each.")
     studio.settle()
     studio.shoot("conversation")
+    _shoot_finding(studio)
     studio.script.failure = UserError(
         "The prompt has 4,310 tokens; the context holds 4,096.", "Start a new chat, or allow a longer context."
     )
@@ -174,6 +175,21 @@ def shoot_all(studio: Studio) -> None:
     shoot_models(studio)
 
 
+def _shoot_finding(studio: Studio) -> None:
+    bar, finder = studio.window.page.find_bar, studio.window.page.finder
+    bar.open_bar()
+    bar.field.setText("line")
+    bar.field.textEdited.emit("line")
+    studio.wait(lambda: finder.complete)
+    studio.shoot("find")
+    bar.close_bar()
+    width, height = studio.window.width(), studio.window.height()
+    studio.window.resize(640, 480)
+    studio.turn(0.1)
+    studio.shoot("narrow")
+    studio.window.resize(width, height)
+
+
 def _shoot_replay(studio: Studio, answer: int) -> None:
     from app.views.chat.replay_dialog import ReplayDialog  # noqa: PLC0415
 
@@ -190,6 +206,13 @@ def _shoot_dialogs(studio: Studio) -> None:
     from app.views.dialogs import TextDialog  # noqa: PLC0415
     from app.views.settings_dialog import SettingsDialog  # noqa: PLC0415
 
+    chat = studio.window.chats.show_settings()
+    studio.s.chat.set_own("top_p", 0.8)
+    chat.close()
+    chat = studio.window.chats.show_settings()
+    studio.shoot("chat-settings", chat)
+    studio.s.chat.reset_own()
+    chat.close()
     settings = SettingsDialog(studio.s.theme, studio.s.preferences, studio.window)
     settings.show()
     for row in range(settings.pages.count()):

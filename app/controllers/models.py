@@ -1,9 +1,8 @@
-"""The models of the user: what there is, loading and unloading, verifying, deleting, pairing, folders."""
+"""The models of the user: what there is, loading and unloading, which head a model is used with."""
 
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,16 +10,16 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Signal
 
-from app.bridge import Bridge, Stamped
+from app.bridge import Bridge
 from app.controllers.downloads import DownloadsController
+from app.controllers.model_upkeep import ModelUpkeep
 from app.controllers.preferences import Preferences
-from app.controllers.tasks import Tasks, in_background
+from app.controllers.tasks import Tasks
 from app.engine_host import EngineHost, LoadRequest
 from app.hints import in_window, sentence_of
 from app.hub_access import HubAccess
-from app.library_scan import DEMO, Estimate, estimate, look, verified
+from app.library_scan import DEMO, Estimate, estimate, look
 from app.model_rows import Note, Row, Shelf, cure_of, rows_of
-from engine.cli.units import size
 from engine.errors import UserError
 
 if TYPE_CHECKING:
@@ -52,13 +51,22 @@ class ModelsController(QObject):
     ) -> None:
         super().__init__()
         self._open_hub = open_hub
-        self._host, self._preferences, self._bridge = host, preferences, bridge
+        self._host, self._preferences = host, preferences
         self._tasks = Tasks()
         self.downloads = DownloadsController(self._tasks)
+        self.upkeep = ModelUpkeep(
+            self._tasks,
+            bridge,
+            preferences,
+            hub=lambda: self._hub,
+            model=self.model,
+            unload=self._unload_if_loaded,
+            adopt_folders=self._adopt_folders,
+            scan=self._scan,
+        )
         self._hub: HubAccess | None = None
         self._shelf = Shelf()
         self._scanning = self._scan_again = self._scanned = False
-        self._closing = threading.Event()
         self._complete: dict[str, DownloadProgress] = {}
         """By folder: complete downloads, until the library was looked into again."""
         self._asked: LoadRequest | None = None
@@ -68,6 +76,12 @@ class ModelsController(QObject):
         host.failed.connect(self._load_failed)
         preferences.changed.connect(self._configure)
         self.downloads.changed.connect(self._list)
+        self.upkeep.progressed.connect(self._list)
+        self.upkeep.changed.connect(self.refresh)
+        self.upkeep.noted.connect(self.note)
+        self.upkeep.told.connect(self.told)
+        self.upkeep.failed.connect(self._fail)
+        self.upkeep.trouble.connect(self.trouble)
         self.downloads.finished.connect(self._downloaded)
         self.downloads.failed.connect(self._fail)
         self.downloads.freed.connect(self._freed)
@@ -86,7 +100,7 @@ class ModelsController(QObject):
 
     async def close(self) -> None:
         """Downloads stop within a moment and go on at the next start."""
-        self._closing.set()
+        self.upkeep.stop()
         await self.downloads.close()
         await self._tasks.close()
         self._hub = None
@@ -162,6 +176,7 @@ class ModelsController(QObject):
             loaded=None if host.facts is None else str(host.facts.directory),
             loaded_depths=0 if host.facts is None else host.facts.depths,
             loading=loading,
+            verifying=self.upkeep.verifying,
         )
         self.rows = rows_of(self._shelf) if self._scanned else []
         self.listed.emit(self.rows)
@@ -170,6 +185,11 @@ class ModelsController(QObject):
     def memory(self) -> int | None:
         """Bytes of this machine; None until the library was looked into."""
         return self._shelf.memory
+
+    @property
+    def models(self) -> Sequence[Model]:
+        """What is on this machine, without the demo."""
+        return self._shelf.models
 
     def row(self, key: str) -> Row | None:
         return next((row for row in self.rows if row.key == key), None)
@@ -248,6 +268,10 @@ class ModelsController(QObject):
     def unload(self) -> None:
         self._host.unload()
 
+    def _unload_if_loaded(self, key: str) -> None:
+        if self._shelf.loaded == key:
+            self.unload()
+
     def _host_changed(self) -> None:
         facts = self._host.facts
         if facts is not None:
@@ -259,77 +283,7 @@ class ModelsController(QObject):
             self.note(str(self._asked.directory), Note(sentence_of(error)))
         self._asked = None
 
-    # -- models on disk -----------------------------------------------------------------------
-
-    def verify(self, key: str) -> None:
-        """Read every file again and compare checksums."""
-        model = self.model(key)
-        if model is None or key in self._shelf.verifying:
-            return
-        self.note(key, None)
-        total = max(1, model.size)
-
-        def progressed(events: Sequence[Stamped]) -> None:
-            if key in self._shelf.verifying:
-                self._verifying(key, events[-1][1])
-
-        async def work() -> None:
-            from engine.hub.storage import verify_model  # noqa: PLC0415
-
-            finished = 0
-            last = ""
-
-            def report(name: str, done: int, whole: int) -> None:
-                nonlocal finished, last
-                if done == whole and name != last:
-                    finished, last = finished + whole, name
-                    done = 0
-                self._bridge.post(progressed, min(1.0, (finished + done) / total))
-                if self._closing.is_set():
-                    raise asyncio.CancelledError
-
-            try:
-                found = await in_background(lambda: verify_model(model, report))
-            finally:
-                self._verifying(key, None)
-            self.note(key, verified(found.good, found.damaged, found.missing, found.unknown))
-            self.refresh()
-
-        self._verifying(key, 0.0)
-        self._tasks.spawn(work(), lambda error: self._fail(key, error), name=f"verify {key}")
-
-    def _verifying(self, key: str, fraction: float | None) -> None:
-        others = {k: v for k, v in self._shelf.verifying.items() if k != key}
-        self._shelf = replace(self._shelf, verifying=others if fraction is None else {**others, key: fraction})
-        self._list()
-
-    def delete(self, key: str) -> None:
-        """Delete what this program downloaded, unloading it first."""
-        model, hub = self.model(key), self._hub
-        if model is None or hub is None:
-            return
-        if self._shelf.loaded == key:
-            self._host.unload()
-
-        async def work() -> None:
-            from engine.hub.storage import remove_model  # noqa: PLC0415
-
-            removal = await asyncio.to_thread(remove_model, model, hub.library.journals)
-            await asyncio.to_thread(hub.library.forget, model)
-            kept = f" {len(removal.kept)} files that are not Inkstand's were left." if removal.kept else ""
-            self.told.emit(f"{model.name} was deleted, {size(removal.freed)} freed.{kept}")
-            self.note(key, None)
-            self.refresh()
-
-        self._tasks.spawn(work(), lambda error: self._fail(key, error), name=f"delete {key}")
-
-    def forget(self, key: str) -> None:
-        """Drop a model whose folder is not there."""
-        model, hub = self.model(key), self._hub
-        if model is not None and hub is not None:
-            hub.library.forget(model)
-            self.note(key, None)
-            self.refresh()
+    # -- pairing ------------------------------------------------------------------------------
 
     def paired_with(self, key: str) -> Path | None:
         """The folder that the user chose the head of a model from; None where the library chooses."""
@@ -364,34 +318,3 @@ class ModelsController(QObject):
         if self._shelf.loaded == key:
             self.told.emit("This holds once the model is loaded again.")
         self.refresh()
-
-    # -- folders ------------------------------------------------------------------------------
-
-    def models_to_move(self) -> tuple[int, int]:
-        """How many downloaded models the models folder holds, and their bytes."""
-        hub = self._hub
-        own = [m for m in self._shelf.models if hub and m.path.is_relative_to(hub.library.models_folder)]
-        return len(own), sum(model.size for model in own)
-
-    def use_folder(self, folder: Path, *, move: bool) -> None:
-        """Let downloads go to `folder`; the models that are there already go along, or stay and stay listed."""
-        hub = self._hub
-        if hub is None or folder == hub.library.models_folder:
-            return
-        old = hub.library.models_folder
-
-        async def work() -> None:
-            if move:
-                from engine.hub.move import move_models  # noqa: PLC0415
-
-                moved = await in_background(lambda: move_models(hub.library, folder))
-                self._adopt_folders(hub)
-                self.told.emit(f"{size(moved)} moved to {folder}.")
-            else:
-                further = [f for f in self._preferences.value.further_folders if f != folder]
-                keep = [old] if any(m.path.is_relative_to(old) for m in self._shelf.models) else []
-                kept = tuple(dict.fromkeys((*further, *keep)))
-                self._preferences.update(models_folder=folder, further_folders=kept)
-            await self._scan()
-
-        self._tasks.spawn(work(), self.trouble.emit, name="choose folder")

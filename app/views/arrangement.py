@@ -6,7 +6,7 @@ from PySide6.QtCore import QSize, Qt
 from PySide6.QtWidgets import QMainWindow, QSplitter, QVBoxLayout, QWidget
 
 from app.theme import GRID, Theme
-from app.views.controls import Hairline
+from app.views.labels import Hairline
 
 SIDEBAR = 29 * GRID
 SIDEBAR_LEAST, SIDEBAR_MOST = 22 * GRID, 50 * GRID

@@ -19,8 +19,8 @@ from PySide6.QtWidgets import (
 from app.controllers.chat import ChatController
 from app.settings import LIMITS
 from app.theme import GRID, Theme
-from app.views.controls import Label
 from app.views.forms import Form
+from app.views.labels import Label
 from engine.text.effort import EFFORT_LEVELS
 
 SHOWN = ("temperature", "top_p", "top_k", "max_tokens", "seed")

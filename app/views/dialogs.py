@@ -6,7 +6,7 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QDialog, QHBoxLayout, QPlainTextEdit, QPushButton, QVBoxLayout, QWidget
 
 from app.theme import GRID, Theme
-from app.views.controls import Label
+from app.views.labels import Label
 
 
 class TextDialog(QDialog):

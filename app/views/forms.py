@@ -18,7 +18,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.theme import GRID, Theme
-from app.views.controls import Label
+from app.views.labels import Label
 
 FIELD = 26 * GRID
 

@@ -27,8 +27,8 @@ from app.hints import sentence_of
 from app.settings import LIMITS
 from app.theme import GRID, Theme
 from app.views.chat_settings import SAMPLING_NOTE
-from app.views.controls import Hairline, Label
 from app.views.forms import Form
+from app.views.labels import Hairline, Label
 from app.views.menus import MENUS
 from engine.errors import UserError
 from engine.text.effort import EFFORT_LEVELS

@@ -12,7 +12,8 @@ from PySide6.QtWidgets import QAbstractItemView, QLineEdit, QListView, QMenu, QT
 from app.controllers.chats import Entry
 from app.theme import GRID, Theme
 from app.views.chat_list import ENTRY, ChatDelegate, ChatListModel, Index, rows
-from app.views.controls import Hairline, Surface, TextButton
+from app.views.controls import TextButton
+from app.views.labels import Hairline, Surface
 
 SEARCH_DELAY_MS = 120
 

@@ -9,7 +9,8 @@ from PySide6.QtGui import QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QHBoxLayout, QWidget
 
 from app.theme import Theme
-from app.views.controls import IconButton, Label, TextButton
+from app.views.controls import IconButton, TextButton
+from app.views.labels import Label
 
 
 class Toast(QWidget):

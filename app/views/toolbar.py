@@ -10,7 +10,8 @@ from PySide6.QtGui import QAction, QActionGroup, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QMenu, QWidget
 
 from app.theme import GRID, Theme
-from app.views.controls import ElidedLabel, IconButton, Label, Surface, Switch, TextButton
+from app.views.controls import IconButton, Switch, TextButton
+from app.views.labels import ElidedLabel, Label, Surface
 from app.views.menus import slot
 from app.wording import plural
 from engine.text.effort import EFFORT_LEVELS

@@ -168,14 +168,18 @@ def test_a_selection_stays_while_the_answer_streams_and_after_it(gui: Gui, scrip
     wait(lambda: gui.services.chat.path and len(gui.services.chat.path[-1].content) > 60)
     view = last_view(gui)
     wait(lambda: view.body.source)
-    QTest.mouseDClick(view.body, Qt.MouseButton.LeftButton, pos=QPoint(4, 8))
-    assert view.body.selected_text() == "One"
+    left, shift = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.ShiftModifier
+    QTest.mouseClick(view.body, left, pos=QPoint(0, 8))
+    QTest.mouseClick(view.body, left, shift, pos=QPoint(40, 8))
+    chosen = view.body.selected_text()
+    assert chosen
+    assert "One line here.".startswith(chosen)
     length = len(view.body.source)
     wait(lambda: len(view.body.source) > length + 100)
-    assert view.body.selected_text() == "One"
+    assert view.body.selected_text() == chosen
     script.rate = 0
     wait(lambda: done(gui))
-    assert last_view(gui).body.selected_text() == "One"
+    assert last_view(gui).body.selected_text() == chosen
 
 
 def test_a_selection_stays_when_it_is_scrolled_out_and_back(talk: Gui, qapp: QApplication) -> None:

@@ -28,7 +28,8 @@ from app.engine_host import LoadRequest
 from app.model_rows import rows_of
 from app.scripted import Script
 from app.views.arrangement import LEAST
-from app.views.controls import ElidedLabel, TextButton
+from app.views.controls import TextButton
+from app.views.labels import ElidedLabel
 from app.views.settings_dialog import SettingsDialog
 from engine.stats import GenerationStats
 

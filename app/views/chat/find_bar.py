@@ -9,7 +9,8 @@ from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QToolButton, QVBoxLayout, 
 from app.find import literal, terms
 from app.theme import GRID, Theme
 from app.views.chat.finder import Finder
-from app.views.controls import Hairline, IconButton, Label, Surface
+from app.views.controls import IconButton
+from app.views.labels import Hairline, Label, Surface
 from app.wording import count
 
 

@@ -16,7 +16,8 @@ from app.store.records import Message
 from app.theme import Theme
 from app.views.chat.parts import Branches, Callout, Cure, Reasoning
 from app.views.chat.text_body import Span, TextBody
-from app.views.controls import IconButton, Label
+from app.views.controls import IconButton
+from app.views.labels import Label
 from app.wording import footer, truth
 
 FINISH_NOTES = {

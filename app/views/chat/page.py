@@ -19,7 +19,7 @@ from app.views.chat.message import AssistantMessage
 from app.views.chat.rounds import spans
 from app.views.chat.transcript import Transcript
 from app.views.chat.welcome import Welcome
-from app.views.controls import Surface
+from app.views.labels import Surface
 from app.views.toast import Toast
 
 

@@ -11,7 +11,8 @@ from PySide6.QtWidgets import QHBoxLayout, QPushButton, QWidget
 
 from app.theme import Theme
 from app.views.chat.text_body import TextBody
-from app.views.controls import IconButton, Label, PaintedButton, focus_ring
+from app.views.controls import IconButton, PaintedButton, focus_ring
+from app.views.labels import Label
 from app.wording import plural
 
 

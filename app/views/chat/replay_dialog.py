@@ -13,7 +13,7 @@ from app.theme import GRID, Theme
 from app.views.chat.message import display_source
 from app.views.chat.text_body import TextBody
 from app.views.chat.transcript import FRAME_MS
-from app.views.controls import Hairline, Label, Surface
+from app.views.labels import Hairline, Label, Surface
 from app.wording import footer, truth
 
 

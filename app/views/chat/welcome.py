@@ -7,7 +7,8 @@ from PySide6.QtGui import QPainter, QPaintEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QProgressBar, QScrollArea, QSizePolicy, QVBoxLayout, QWidget
 
 from app.theme import COLUMN, GRID, Theme
-from app.views.controls import Hairline, Label, PaintedButton, Surface, focus_ring
+from app.views.controls import PaintedButton, focus_ring
+from app.views.labels import Hairline, Label, Surface
 
 PROMPTS = (
     ("A haiku, explained", "Write a haiku about tide pools, then explain its structure."),

@@ -9,7 +9,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QDialog, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from app.theme import GRID, Theme
-from app.views.controls import Label
+from app.views.labels import Label
 from app.views.menus import slot
 
 

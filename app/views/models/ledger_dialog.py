@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QComboBox, QDialog, QGridLayout, QHBoxLayout, QPus
 
 from app.hints import in_window, sentence_of
 from app.theme import GRID, Theme
-from app.views.controls import Hairline, Label
+from app.views.labels import Hairline, Label
 from app.views.models.meters import DividedBar, Part, Swatch
 from app.wording import DASH, count
 from engine.cli.units import size

@@ -136,9 +136,9 @@ class ModelManager:
             "add-head": lambda: self.plan(row.head_repo or "", "head", editable=row.head_repo is None),
             "pair": lambda: self._pair(row),
             "use-head": lambda: models.pair(key, None),
-            "verify": lambda: models.verify(key),
+            "verify": lambda: models.upkeep.verify(key),
             "delete": lambda: self._delete(row),
-            "forget": lambda: models.forget(key),
+            "forget": lambda: models.upkeep.forget(key),
             "show": lambda: self._open_url(QUrl.fromLocalFile(key)),
             "look-again": models.refresh,
             "settings": self._window.show_settings,
@@ -274,7 +274,7 @@ class ModelManager:
 
     def _delete(self, row: Row) -> None:
         text = f"{row.size} in {row.key} are deleted. Files that Inkstand did not put there stay."
-        answers = (("Delete", lambda: self._models.delete(row.key)),)
+        answers = (("Delete", lambda: self._models.upkeep.delete(row.key)),)
         Confirm(self._theme, f"Delete {row.title}?", text, answers, self._window).open()
 
     def _discard(self, row: Row) -> None:
@@ -292,16 +292,16 @@ class ModelManager:
 
     def use_folder(self, folder: Path) -> None:
         models = self._models
-        number, count = models.models_to_move()
+        number, count = models.upkeep.to_move(models.models)
         if not number:
-            models.use_folder(folder, move=False)
+            models.upkeep.use_folder(folder, models.models, move=False)
             return
         text = (
             f"{number} downloaded models, {size(count)}, can move to {folder}, or stay where they are and stay listed."
         )
         answers = (
-            ("Leave them", lambda: models.use_folder(folder, move=False)),
-            ("Move them", lambda: models.use_folder(folder, move=True)),
+            ("Leave them", lambda: models.upkeep.use_folder(folder, models.models, move=False)),
+            ("Move them", lambda: models.upkeep.use_folder(folder, models.models, move=True)),
         )
         Confirm(self._theme, "Move the models as well?", text, answers, self._window).open()
 

@@ -11,7 +11,8 @@ from PySide6.QtWidgets import QBoxLayout, QFrame, QHBoxLayout, QLineEdit, QScrol
 
 from app.model_rows import CATALOG_NOTE, Row
 from app.theme import GRID, Theme
-from app.views.controls import ElidedLabel, Hairline, IconButton, Label, Surface, TextButton
+from app.views.controls import IconButton, TextButton
+from app.views.labels import ElidedLabel, Hairline, Label, Surface
 from app.views.models.row import NARROW, ModelRow, Push
 from engine.cli.units import size
 

@@ -25,7 +25,8 @@ from PySide6.QtWidgets import (
 from app.hints import in_window
 from app.model_rows import TITLES, Action, cure_of
 from app.theme import GRID, Theme
-from app.views.controls import Label, TextButton
+from app.views.controls import TextButton
+from app.views.labels import Label
 from app.views.models.meters import DividedBar, Part
 from app.wording import plural
 from engine.cli.units import size

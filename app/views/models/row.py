@@ -8,7 +8,8 @@ from PySide6.QtWidgets import QBoxLayout, QGridLayout, QHBoxLayout, QMenu, QPush
 
 from app.model_rows import ACTIVE, TITLES, Action, Row
 from app.theme import GRID, Theme
-from app.views.controls import ElidedLabel, Hairline, IconButton, Label, TextButton
+from app.views.controls import IconButton, TextButton
+from app.views.labels import ElidedLabel, Hairline, Label
 from app.views.menus import slot
 from app.views.models.meters import Meter
 from engine.cli.units import size

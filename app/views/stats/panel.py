@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QFrame, QGridLayout, QHBoxLayout, QScrollArea, QSi
 from app.attachments import size_text
 from app.controllers.stats import PanelState
 from app.theme import GRID, Theme
-from app.views.controls import Hairline, Label, Surface
+from app.views.labels import Hairline, Label, Surface
 from app.views.stats.bars import PositionBars
 from app.wording import DASH, DEFINITIONS, count, milliseconds, number, percent, rate, seconds
 
