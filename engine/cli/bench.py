@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import json
 import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from engine.cli.arguments import Parser, Subparsers, UsageError, add_checkpoint_options, integer, positive, real
+from engine.cli.arguments import Parser, Subparsers, add_checkpoint_options, integer, positive, real
+from engine.cli.bench_options import add_json, add_prompts, dtype_name, model_json, numbers, spelled, write_json
 from engine.cli.loading import checkpoint_directories, load_engine
 from engine.cli.terminal import Terminal
 from engine.errors import UserError
@@ -55,7 +55,7 @@ def _add_speed(commands: Subparsers) -> None:
     )
     parser.add_argument(
         "--depths",
-        type=_numbers("numbers of drafts of at least 1", 1),
+        type=numbers("numbers of drafts of at least 1", 1),
         metavar="K,...",
         help="fixed numbers of drafts to compare (default: 1 to the head's depths)",
     )
@@ -74,8 +74,8 @@ def _add_speed(commands: Subparsers) -> None:
     parser.add_argument(
         "--quick", action="store_true", help=f"{_QUICK_PROMPTS} prompts, {_QUICK_TOKENS} tokens, one repetition"
     )
-    _add_prompts(parser)
-    _add_json(parser)
+    add_prompts(parser)
+    add_json(parser)
     add_checkpoint_options(parser, positional=True)
     peer = parser.add_argument_group("peer")
     peer.add_argument(
@@ -83,7 +83,7 @@ def _add_speed(commands: Subparsers) -> None:
     )
     peer.add_argument(
         "--peer-blocks",
-        type=_numbers("block sizes of at least 2, or 0 for the peer's own", 0),
+        type=numbers("block sizes of at least 2, or 0 for the peer's own", 0),
         default=(0, 3),
         metavar="B,...",
         help="block sizes of its drafter; 0 is its own choice (0,3)",
@@ -122,19 +122,19 @@ def run_speed(args: argparse.Namespace) -> int:
         speed = measure(contestants, todo, repetitions=repetitions, warm_up=args.warm_up, progress=terminal.progress)
         versions = None if peer is None else peer.versions
     terminal.clear_progress()
-    _write_json(
+    write_json(
         args.json,
         {
             "environment": {**about.to_json(), "load_after": load_average()},
             "peer": versions,
-            **_model_json(engine),
+            **model_json(engine),
             "repetitions": repetitions,
             **speed.to_json(),
         },
     )
-    for line in [*about.lines(), *([] if versions is None else [f"peer: {_spelled(versions)}"])]:
+    for line in [*about.lines(), *([] if versions is None else [f"peer: {spelled(versions)}"])]:
         terminal.note(line)
-    terminal.note(f"{engine.directory}, {_dtype(engine)}, {tokens} tokens at most, medians of {repetitions}")
+    terminal.note(f"{engine.directory}, {dtype_name(engine)}, {tokens} tokens at most, medians of {repetitions}")
     terminal.write(speed_tables(speed))
     return 0
 
@@ -155,7 +155,7 @@ def _peer(args: argparse.Namespace, engine: Engine, threads: int | None, termina
         terminal.progress(0.0, "Copying the checkpoint for the peer")
         try:
             work.mkdir(parents=True, exist_ok=True)
-            copy_for_peer(engine.directory, head or engine.directory, work / "model", _dtype(engine))
+            copy_for_peer(engine.directory, head or engine.directory, work / "model", dtype_name(engine))
         except OSError as error:
             raise UserError(
                 f"The peer's copy cannot be written to {work}: {error.strerror}.", "Name another directory with --work."
@@ -169,61 +169,3 @@ def _peer(args: argparse.Namespace, engine: Engine, threads: int | None, termina
             reference_blas=args.peer_reference_blas,
         ) as peer:
             yield peer
-
-
-def _add_prompts(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--prompts",
-        default="kinds",
-        metavar="FILE",
-        help="one prompt per line or a JSON list; or a built-in set: kinds (default; code, JSON, list, prose, dialogue, "
-        "summary) or short (the questions of draft-report)",
-    )
-    parser.add_argument("--effort", default="high", metavar="LEVEL", help="thinking effort (high)")
-
-
-def _add_json(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write everything that was measured to this file")
-
-
-def _numbers(accepted: str, low: int) -> Any:
-    """An argparse type for whole numbers with commas between them."""
-
-    def parse(text: str) -> tuple[int, ...]:
-        try:
-            values = tuple(int(part) for part in text.split(","))
-        except ValueError:
-            values = ()
-        if not values or min(values) < low:
-            raise argparse.ArgumentTypeError(f"must be {accepted}, with commas between them, not {text!r}")
-        return values
-
-    return parse
-
-
-def _write_json(path: Path | None, report: dict[str, Any]) -> None:
-    if path is None:
-        return
-    try:
-        path.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}.", "Name another file with --json.") from error
-
-
-def _model_json(engine: Engine) -> dict[str, Any]:
-    return {
-        "model": str(engine.directory),
-        "dtype": _dtype(engine),
-        "depths": engine.head_depths,
-        "weight_bytes": sum(report.nbytes for report in engine.reports),
-    }
-
-
-def _dtype(engine: Engine) -> str:
-    import mlx.core as mx
-
-    return {mx.float32: "f32", mx.bfloat16: "bf16"}[engine.backbone.dtype]
-
-
-def _spelled(versions: dict[str, str | None]) -> str:
-    return ", ".join(f"{name} {number or 'missing'}" for name, number in versions.items())

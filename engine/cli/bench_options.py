@@ -1,0 +1,77 @@
+"""Options and output that the measuring commands share."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from engine.cli.arguments import UsageError
+
+if TYPE_CHECKING:
+    from engine.loaded import Engine
+
+
+def add_prompts(parser: argparse.ArgumentParser) -> None:
+    """Which texts."""
+    parser.add_argument(
+        "--prompts",
+        default="kinds",
+        metavar="FILE",
+        help="one prompt per line or a JSON list; built-in: kinds (default: code, JSON, list, prose, dialogue, "
+        "summary), short (draft-report's)",
+    )
+    parser.add_argument("--effort", default="high", metavar="LEVEL", help="thinking effort (high)")
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """Where the figures go."""
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write everything that was measured to this file")
+
+
+def numbers(accepted: str, low: int) -> Callable[[str], tuple[int, ...]]:
+    """An argparse type for whole numbers with commas between them."""
+
+    def parse(text: str) -> tuple[int, ...]:
+        try:
+            values = tuple(int(part) for part in text.split(","))
+        except ValueError:
+            values = ()
+        if not values or min(values) < low:
+            raise argparse.ArgumentTypeError(f"must be {accepted}, with commas between them, not {text!r}")
+        return values
+
+    return parse
+
+
+def write_json(path: Path | None, report: Mapping[str, Any]) -> None:
+    """Write `report` where --json asks for it. Raises `UsageError` where that cannot be written."""
+    if path is None:
+        return
+    try:
+        path.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}.", "Name another file with --json.") from error
+
+
+def model_json(engine: Engine) -> dict[str, Any]:
+    """What was measured."""
+    return {
+        "model": str(engine.directory),
+        "dtype": dtype_name(engine),
+        "depths": engine.head_depths,
+        "weight_bytes": sum(report.nbytes for report in engine.reports),
+    }
+
+
+def dtype_name(engine: Engine) -> str:
+    """The activations' precision as --dtype spells it."""
+    import mlx.core as mx
+
+    return {mx.float32: "f32", mx.bfloat16: "bf16"}[engine.backbone.dtype]
+
+
+def spelled(versions: Mapping[str, str | None]) -> str:
+    return ", ".join(f"{name} {number or 'missing'}" for name, number in versions.items())
