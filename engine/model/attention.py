@@ -6,6 +6,7 @@ import mlx.core as mx
 
 from engine.cache import LayerCache
 from engine.config import TextConfig
+from engine.model.blockwise import FEW_ROWS, attend_at_once, attend_in_blocks
 from engine.model.params import Params, array, matrix
 from engine.model.relative_bias import RelativeBias
 from engine.model.short_conv import ShortConv
@@ -57,7 +58,7 @@ class Attention:
         if scale is not None:
             q = (q * scale).astype(x.dtype)
         view = cache.kv.append(k, v)
-        mask = self.bias(r, position, view.first, view.keys.shape[2], scale)
+        attend = attend_at_once if length <= FEW_ROWS else attend_in_blocks
         # Both q and k are RMS-normed per head, hence 1/head_dim and not its square root.
-        o = mx.fast.scaled_dot_product_attention(q, view.keys, view.values, scale=1.0 / self.head_dim, mask=mask)
+        o = attend(q, r, view, position=position, bias=self.bias, tau=scale, scale=1.0 / self.head_dim)
         return self.o_proj(o.swapaxes(1, 2).reshape(1, length, -1))

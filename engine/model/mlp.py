@@ -7,16 +7,13 @@ from itertools import groupby
 import mlx.core as mx
 
 from engine.config import TextConfig
+from engine.model.elementary import silu
 from engine.model.linear import Matrix
 from engine.model.params import Params, array, matrix
 from engine.values import to_ints
 
 _SORT_ROUTES = 64
 """From this many routes on, rows of one expert are computed together."""
-
-
-def silu(x: mx.array) -> mx.array:
-    return x * mx.sigmoid(x)
 
 
 class DenseMLP:
