@@ -91,6 +91,8 @@ def truth(draft: DraftStatus | None, stats: GenerationStats | None = None) -> tu
     if draft.effective == "none":
         return f"MTP was asked, plain decoding ran: {reason or 'no reason was given'}", True
     ran = f"{plural((draft.block_size or 1) - 1, 'draft')} a round"
+    if stats is not None and not stats.rounds and not stats.plain_steps:
+        return "MTP was on, but the answer ended before its first round", False
     if draft.requested_block_size is not None:
         return f"MTP with {ran}: {count(draft.requested_block_size - 1)} were asked, the head makes no more", True
     if reason:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from PySide6.QtCore import Qt
 from PySide6.QtWidgets import (
     QDialog,
-    QFrame,
     QHBoxLayout,
     QPlainTextEdit,
     QPushButton,
-    QScrollArea,
     QVBoxLayout,
     QWidget,
 )
@@ -19,12 +16,13 @@ from PySide6.QtWidgets import (
 from app.controllers.chat import ChatController
 from app.settings import LIMITS
 from app.theme import GRID, Theme
-from app.views.forms import Form
+from app.views.forms import Form, scrolled
 from app.views.labels import Label
 from engine.text.effort import EFFORT_LEVELS
 
 SHOWN = ("temperature", "top_p", "top_k", "max_tokens", "seed")
 SAMPLING_NOTE = "0 always takes the likeliest token, so the text is the same with MTP on and off."
+PROMPT_LINES = 7
 NOTE = "For this chat only, from its next answer on. What you do not change follows the settings."
 
 
@@ -39,7 +37,7 @@ class ChatSettingsDialog(QDialog):
         self.prompt = QPlainTextEdit(chat.system_prompt, self)
         self.prompt.setPlaceholderText("You are a helpful assistant that answers in one paragraph.")
         self.prompt.setTabChangesFocus(True)
-        self.prompt.setFixedHeight(10 * theme.font().pixelSize())
+        self.prompt.setFixedHeight(PROMPT_LINES * theme.font().pixelSize())
         self.reset = QPushButton("Use defaults", self)
         self.reset.setAutoDefault(False)
         self.reset.setToolTip("Take sampling and effort from the settings again")
@@ -48,15 +46,11 @@ class ChatSettingsDialog(QDialog):
         done.setDefault(True)
         done.setProperty("primary", True)
         done.clicked.connect(self.accept)
-        self._area = QScrollArea(self)
-        self._area.setWidgetResizable(True)
-        self._area.setFrameShape(QFrame.Shape.NoFrame)
-        self._area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self._area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.form = self._form()
-        self._area.setWidget(self.form)
+        self._area = scrolled(self.form)
         buttons = QHBoxLayout()
         buttons.setContentsMargins(3 * GRID, GRID, 3 * GRID, 2 * GRID)
+        buttons.setSpacing(GRID + 4)
         buttons.addWidget(self.reset)
         buttons.addWidget(self.state, 1)
         buttons.addWidget(done)
@@ -66,9 +60,9 @@ class ChatSettingsDialog(QDialog):
         layout.addWidget(self._area, 1)
         layout.addLayout(buttons)
         wanted = self.form.sizeHint()
-        self._area.setMinimumWidth(self.form.minimumSizeHint().width() + 2 * GRID)
         self.resize(max(560, wanted.width()), min(680, wanted.height() + 8 * GRID))
         self._show_state()
+        self.effort.setFocus()
 
     def _form(self) -> Form:
         theme, chat = self._theme, self._chat
@@ -77,7 +71,7 @@ class ChatSettingsDialog(QDialog):
         efforts = {level: level.capitalize() for level in EFFORT_LEVELS}
         if value.effort not in efforts:
             efforts[value.effort] = value.effort
-        form.choice("Effort", efforts, value.effort, lambda v: self._set("effort", v))
+        self.effort = form.choice("Effort", efforts, value.effort, lambda v: self._set("effort", v))
         for name, title, note in (
             ("temperature", "Temperature", SAMPLING_NOTE),
             ("top_p", "Top p", "Only the likeliest tokens that together have this probability."),
@@ -91,8 +85,11 @@ class ChatSettingsDialog(QDialog):
         ):
             limits = (int(LIMITS[name].low), int(LIMITS[name].high))
             current = getattr(value.sampling, name)
-            form.integer(title, current, limits, self._setter(name), none=none, suffix=suffix)
+            box = form.integer(title, current, limits, self._setter(name), none=none, suffix=suffix)
+            if name == "top_k":
+                box.setSpecialValueText("All")
         form.row("System prompt", self.prompt, "What the model is told before this chat begins.", wide=True)
+        self.prompt.setAccessibleName("System prompt")
         return form
 
     def _setter(self, name: str) -> Callable[[float | None], None]:
@@ -113,7 +110,7 @@ class ChatSettingsDialog(QDialog):
         text = self.prompt.toPlainText()
         self.prompt = QPlainTextEdit(text, self)
         self.prompt.setTabChangesFocus(True)
-        self.prompt.setFixedHeight(10 * self._theme.font().pixelSize())
+        self.prompt.setFixedHeight(PROMPT_LINES * self._theme.font().pixelSize())
         self.form = self._form()
         self._area.setWidget(self.form)
         self._show_state()

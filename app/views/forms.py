@@ -8,10 +8,12 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import (
     QComboBox,
     QDoubleSpinBox,
+    QFrame,
     QGridLayout,
     QHBoxLayout,
     QLineEdit,
     QPushButton,
+    QScrollArea,
     QSpinBox,
     QVBoxLayout,
     QWidget,
@@ -148,3 +150,15 @@ class Form(QWidget):
         button.setAutoDefault(False)
         button.clicked.connect(lambda _checked=False: act())
         return button
+
+
+def scrolled(form: Form) -> QScrollArea:
+    """A form in an area that scrolls where the screen is low."""
+    area = QScrollArea()
+    area.setWidget(form)
+    area.setWidgetResizable(True)
+    area.setFrameShape(QFrame.Shape.NoFrame)
+    area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+    area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+    area.setMinimumWidth(form.minimumSizeHint().width() + 2 * GRID)
+    return area

@@ -27,12 +27,15 @@ from app.hints import sentence_of
 from app.settings import LIMITS
 from app.theme import GRID, Theme
 from app.views.chat_settings import SAMPLING_NOTE
-from app.views.forms import Form
+from app.views.forms import Form, scrolled
 from app.views.labels import Hairline, Label
 from app.views.menus import MENUS
 from engine.errors import UserError
 from engine.text.effort import EFFORT_LEVELS
 
+SAMPLING_DEFAULTS = (
+    "What Inkling was made for: temperature 1, top p 0.95. Each answer then differs. A chat can have its own values."
+)
 TokenCheck = Callable[[str, str | None], str]
 """(token, endpoint) to the name of its owner; raises UserError."""
 
@@ -79,7 +82,7 @@ class SettingsDialog(QDialog):
         ):
             self.list.addItem(form.title)
             self.list.item(self.list.count() - 1).setIcon(theme.icon(icon))
-            self.pages.addWidget(form)
+            self.pages.addWidget(scrolled(form))
         self.list.currentRowChanged.connect(self.pages.setCurrentIndex)
         self.list.setCurrentRow(0)
         layout = QHBoxLayout(self)
@@ -111,18 +114,25 @@ class SettingsDialog(QDialog):
 
     def _sampling(self) -> Form:
         form, value = Form(self._theme, "Sampling", self), self._preferences.value.sampling
+        form.wide(Label(self._theme, SAMPLING_DEFAULTS, form, color="text_2", delta=-1, wrap=True))
         notes = {
             "temperature": SAMPLING_NOTE,
             "top_p": "Only the likeliest tokens that together have this probability.",
             "min_p": "Only tokens at least this likely, compared with the likeliest.",
             "repetition_penalty": "Above 1, what was said before becomes less likely.",
         }
-        for name in ("temperature", "top_p", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty"):
-            title = name.replace("_", " ").capitalize()
-            low, high = LIMITS[name]
+
+        def real(name: str) -> None:
+            title, limits = name.replace("_", " ").capitalize(), LIMITS[name]
             current = getattr(value, name)
-            form.real(title, current, (low, high), lambda v, n=name: self._set_sampling(n, v), notes.get(name, ""))
-        form.integer("Top k", value.top_k, _limits("top_k"), lambda v: self._set_sampling("top_k", v), suffix="")
+            form.real(title, current, limits, lambda v: self._set_sampling(name, v), notes.get(name, ""))
+
+        real("temperature")
+        real("top_p")
+        top_k = form.integer("Top k", value.top_k, _limits("top_k"), lambda v: self._set_sampling("top_k", v))
+        top_k.setSpecialValueText("All")
+        for name in ("min_p", "repetition_penalty", "presence_penalty", "frequency_penalty"):
+            real(name)
         form.integer(
             "Longest answer",
             value.max_tokens,

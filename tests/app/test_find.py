@@ -120,11 +120,14 @@ def test_find_says_what_is_not_there_and_follows_what_is_typed(talk: Gui, wait) 
 
 def test_a_new_answer_is_looked_through_as_well(talk: Gui, script: Script, wait) -> None:
     look_for(talk, wait, "heron")
+    found = talk.window.page.find_bar.label.text()
     script.answers = lambda _messages: Said("Another heron, and a heron.")
     type_and_send(talk, "more?")
     wait(lambda: done(talk))
     wait(lambda: talk.window.page.finder.complete)
     assert len(talk.window.page.finder.hits) == 5
+    assert talk.window.page.find_bar.label.text() == found.replace("of 3", "of 5")
+    assert talk.window.page.transcript.at_end, "the end of an answer does not scroll back to the hit"
     talk.window.page.transcript.scroll_to_end()
     assert len(last_view(talk).body.marks) == 2
 
@@ -163,11 +166,11 @@ def test_hits_of_the_sidebar_are_marked_in_the_transcript(talk: Gui, wait) -> No
 
 
 def test_a_selection_stays_while_the_answer_streams_and_after_it(gui: Gui, script: Script, wait) -> None:
-    script.answers, script.rate = lambda _m: Said("One line here.\n\n" + "More words follow. " * 40), 300
+    script.answers, script.rate = lambda _m: Said("One line here.\n\n" + "More words follow. " * 400), 300
     type_and_send(gui, "one")
     wait(lambda: gui.services.chat.path and len(gui.services.chat.path[-1].content) > 60)
     view = last_view(gui)
-    wait(lambda: view.body.source)
+    wait(lambda: "More" in view.body.plain_text())
     left, shift = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.ShiftModifier
     QTest.mouseClick(view.body, left, pos=QPoint(0, 8))
     QTest.mouseClick(view.body, left, shift, pos=QPoint(40, 8))

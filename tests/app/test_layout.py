@@ -179,3 +179,11 @@ def test_nothing_of_the_settings_is_cut_off(gui: Gui, qapp: QApplication, base: 
             check(dialog)
     dialog.close()
     dialog.deleteLater()
+    chat = gui.window.chats.show_settings()
+    chat.reset.setEnabled(True)
+    chat.state.set_text("3 differ.")
+    for width in (chat.minimumSizeHint().width(), 900):
+        chat.resize(width, 420)
+        settle(qapp)
+        check(chat)
+    chat.close()

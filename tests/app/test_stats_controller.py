@@ -176,6 +176,7 @@ def test_a_stored_answer_brings_its_figures_and_curves_back(bench: Bench) -> Non
     ("draft", "figures", "text", "differs"),
     [
         (MTP, stats(plain_steps=0), "MTP with 4 drafts a round, as asked", False),
+        (MTP, stats(rounds=0, plain_steps=0), "MTP was on, but the answer ended before its first round", False),
         (MTP, stats(plain_steps=6), "MTP with 4 drafts a round, as asked; 6 plain steps", False),
         (
             DraftStatus("none", "none", "The drafter is switched off.", None, None),

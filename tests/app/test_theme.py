@@ -26,7 +26,7 @@ def test_code_tints_and_filled_controls_are_readable(tokens: Tokens) -> None:
     for name in values:
         if name.startswith("syntax_"):
             assert contrast(values[name], tokens.code) >= 4.5, name
-    for tint in (tokens.tint_a, tokens.tint_b, tokens.bonus, tokens.selection):
+    for tint in (tokens.tint_a, tokens.tint_b, tokens.bonus, tokens.selection, tokens.found, tokens.found_now):
         assert contrast(tokens.text, tint) >= 4.5
     for fill in (tokens.accent_fill, tokens.accent_hover):
         assert contrast(tokens.on_accent, fill) >= 4.5

@@ -414,10 +414,13 @@ def test_every_control_has_a_name_and_is_reached_by_the_keyboard(gui: Gui, wait,
     type_and_send(gui, "one")
     wait(lambda: done(gui))
     settings = SettingsDialog(gui.services.theme, gui.services.preferences, gui.window)
-    for control in [*controls(gui.window), *controls(settings)]:
+    chat_settings = gui.window.chats.show_settings()
+    gui.window.page.find_bar.open_bar()
+    for control in [*controls(gui.window), *controls(settings), *controls(chat_settings)]:
         assert control.accessibleName() or getattr(control, "text", str)(), control
         if not isinstance(control.parent(), QAbstractSpinBox | QLineEdit | QComboBox):
             assert control.focusPolicy() & Qt.FocusPolicy.TabFocus, control.accessibleName()
+    chat_settings.close()
     settings.deleteLater()
 
 
@@ -452,6 +455,12 @@ def test_what_is_painted_is_readable(gui: Gui, wait, qapp: QApplication, mode: s
     type_and_send(gui, "one")
     wait(lambda: done(gui))
     gui.services.preferences.update(theme=mode)
+    qapp.processEvents()
+    gui.window.page.find_bar.open_bar()
+    QTest.keyClicks(gui.window.page.find_bar.field, "pools")
+    wait(lambda: gui.window.page.finder.complete)
+    assert last_view(gui).body.marks
+    gui.window.chats.show_settings()
     qapp.processEvents()
     labels = [w for w in gui.window.findChildren(QLabel) if w.isVisible() and w.text().strip(" –")]
     assert len(labels) > 15

@@ -49,6 +49,8 @@ class Finder(QObject):
         self._known: dict[int, tuple[str, str]] = {}
         """Message -> its source and the text that is shown of it."""
         self._from: int | None = None
+        self._kept: Hit | None = None
+        """The hit to stay at, without scrolling there."""
         self.hits: list[Hit] = []
         self.current: int | None = None
         self.complete = True
@@ -60,7 +62,7 @@ class Finder(QObject):
         """Look for `pattern`; the first hit in the message `at`, or in what is in sight, becomes the current one."""
         seen = self._transcript.visible_ids
         self._from = at if at is not None else seen[0] if seen else None
-        self._pattern, self.hits, self.current = pattern, [], None
+        self._pattern, self.hits, self.current, self._kept = pattern, [], None, None
         self._waiting = [] if pattern is None else list(self._transcript.messages)
         self.complete = not self._waiting
         self._transcript.set_marker(None if pattern is None else self._mark)
@@ -74,9 +76,11 @@ class Finder(QObject):
         self.start(None)
 
     def refresh(self) -> None:
-        """Messages changed: look again, staying where it is."""
+        """Messages changed: look again, without scrolling from where the reader is."""
         if self._pattern is not None:
-            self.start(self._pattern, at=None if self.current is None else self.hits[self.current].message_id)
+            kept = self._kept if self.current is None else self.hits[self.current]
+            self.start(self._pattern)
+            self._kept = kept
 
     def step(self, by: int) -> None:
         """To the next hit or the one before, around the ends."""
@@ -112,6 +116,13 @@ class Finder(QObject):
     def _settle(self) -> None:
         """Take the first hit from where the reader is, once the search has come there."""
         if self.current is not None or not self.hits:
+            return
+        if self._kept is not None:
+            if self._kept in self.hits:
+                self.current = self.hits.index(self._kept)
+                self._transcript.set_marker(self._mark)
+            elif self.complete:
+                self._kept = None
             return
         order = {message.id: i for i, message in enumerate(self._transcript.messages)}
         begin = order.get(self._from, 0) if self._from is not None else 0

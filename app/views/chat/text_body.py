@@ -290,6 +290,8 @@ class TextBody(QWidget):
     def selected_text(self) -> str:
         """The selection as it stands in the source: the whole of it is the source itself."""
         start, end = sorted((self._anchor, self._position))
+        if start == end:
+            return ""
         if start == 0 and end >= self._markdown.document.characterCount() - 1:
             return self.source
         return (

@@ -17,7 +17,7 @@ PROMPTS = (
 )
 WATCH = (
     "Flip the MTP switch in the middle of an answer and watch tokens per round and tok/s at the right: "
-    "the speed changes, the quality does not. At temperature 0 not even a word does."
+    "the speed changes, the quality does not; at temperature 0 the text stays the same word for word."
 )
 
 

@@ -46,6 +46,8 @@ NOTHING_TO_LOAD = (
     "Type the name of another checkpoint, one with config.json and .safetensors files, or take one of the catalog."
 )
 """What to do about a repository without a model."""
+LOW, HIGH = 260, 600
+"""Height of the dialog without and with the list of files."""
 AskPlan = Callable[["str", "Kind", Path, "Callable[[Plan | UserError], object]"], Callable[[], object]]
 """(owner/name, kind, folder, what takes the plan) to what cancels."""
 
@@ -84,7 +86,7 @@ class PlanDialog(QDialog):
         self._error_action: Action | None = None
         self.plan: Plan | None = None
         self.setWindowTitle("Download")
-        self.resize(720, 600)
+        self.resize(720, LOW)
         self.title = Label(theme, f"Download {repo}" if repo else "Add an MTP head", self, delta=3, weight=600)
         self.repo = QLineEdit(repo, self)
         self.repo.setPlaceholderText("owner/name of a checkpoint that has the head")
@@ -283,6 +285,7 @@ class PlanDialog(QDialog):
     def _show_files(self, plan: Plan) -> None:
         self.files.clear()
         self.files.show()
+        self.resize(self.width(), max(self.height(), HIGH))
         words = {"there": "there", "unchecked": "there, to be verified", "absent": ""}
         rows = [
             (f.path, size(f.size), words.get(f.presence, f"{size(f.have)} are there"), True)

@@ -14,7 +14,7 @@ from app.views.menus import slot
 from app.views.models.meters import Meter
 from engine.cli.units import size
 
-BUTTON = 13 * GRID
+BUTTON = 12 * GRID
 MAIN: tuple[Action, ...] = ("download", "resume", "pause", "load", "add-head", "look-again", "repair")
 """What the main button can be."""
 NARROW = 62 * GRID
@@ -150,7 +150,7 @@ class ModelRow(QWidget):
         scale = max(1.0, self._theme.base / 13)
         metrics = QFontMetrics(self._theme.font())
         widest = max(metrics.horizontalAdvance(TITLES[action]) for action in MAIN)
-        self.main.setFixedWidth(max(BUTTON, widest + 28))
+        self.main.setFixedWidth(max(BUTTON, widest + 26))
         self.size_label.setFixedWidth(round(9 * GRID * scale))
         self._fit()
 
