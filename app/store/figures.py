@@ -1,14 +1,15 @@
 """The engine's figures as JSON objects and back.
 
 The history keeps them as it got them; whoever shows them reads them through here, which also takes what an older or a
-newer version, or an imported file, has written: what is missing or of another type becomes None.
+newer version, or an imported file, has written: what is missing or of another type becomes None, or the default that
+the engine gives it.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import Field, asdict, fields
+from dataclasses import MISSING, Field, asdict, fields
 from typing import Any, cast
 
 from engine.events import DraftStatus
@@ -35,6 +36,10 @@ def draft_from_json(raw: Mapping[str, Any] | None) -> DraftStatus | None:
     return None if values is None else DraftStatus(**values)
 
 
+def _boolean(value: object) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
 def _integer(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
@@ -56,16 +61,25 @@ def _numbers(value: object) -> tuple[float, ...] | None:
     return None if None in numbers else tuple(cast("list[float]", numbers))
 
 
+def _integers(value: object) -> tuple[int, ...] | None:
+    if not isinstance(value, list):
+        return None
+    integers = [_integer(item) for item in cast("list[object]", value)]
+    return None if None in integers else tuple(cast("list[int]", integers))
+
+
 def _string(value: object) -> str | None:
     return value if isinstance(value, str) else None
 
 
 # By the annotation of a field, so that a figure the engine gains is read as well.
 _READERS: dict[str, Callable[[object], object]] = {
+    "bool": _boolean,
     "int": _integer,
     "float": _number,
     "str": _string,
     "tuple[float, ...]": _numbers,
+    "tuple[int, ...]": _integers,
 }
 
 
@@ -77,6 +91,9 @@ def _read(names: tuple[Field[Any], ...], raw: Mapping[str, Any] | None) -> dict[
         annotation = str(item.type)
         value = _READERS[annotation.removesuffix(" | None")](raw.get(item.name))
         if value is None and not annotation.endswith(" | None"):
-            return None
+            if item.default is MISSING:
+                return None
+            # Written before the engine had this figure.
+            value = item.default
         values[item.name] = value
     return values

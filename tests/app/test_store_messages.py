@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import MISSING, fields
 
 import pytest
 from store_samples import DRAFT, FULL_ANSWER, STATS, branched_chat, contents, exchange
@@ -17,7 +18,7 @@ from app.store.records import Answer, Round, Trace
 from engine.events import DraftStatus, Generation
 from engine.messages import Message as ModelMessage
 from engine.messages import ToolCall
-from engine.stats import StatsRecorder
+from engine.stats import GenerationStats, StatsRecorder
 
 
 @pytest.fixture
@@ -148,6 +149,15 @@ def test_what_a_generation_reports_comes_back_as_it_was(history: History) -> Non
 @pytest.mark.parametrize("raw", [None, {}, {"rounds": 1}, {**STATS, "plain_steps": 0, "near_ties": "many"}])
 def test_figures_without_counters_are_no_figures(raw: dict[str, object] | None) -> None:
     assert stats_from_json(raw) is None
+
+
+def test_figures_from_before_the_engine_had_one_of_them_are_read() -> None:
+    status = DraftStatus("mtp", "mtp", None, "stateful", 3)
+    stats = StatsRecorder(1, 0, 0.0).snapshot()
+    for new in (one.name for one in fields(DraftStatus) if one.default is not MISSING):
+        assert draft_from_json({k: v for k, v in to_json(status).items() if k != new}) == status
+    for new in (one.name for one in fields(GenerationStats) if one.default is not MISSING):
+        assert stats_from_json({k: v for k, v in to_json(stats).items() if k != new}) == stats
 
 
 @pytest.mark.parametrize("odd", ["fast", True, [1.0, "x"], float("nan"), 10**400, {}])
