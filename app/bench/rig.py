@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from types import TracebackType
 from typing import cast
 
 from PySide6.QtCore import QEvent, QObject, Qt, QTimer
@@ -108,7 +110,27 @@ def perform(
 
     Args:
         prepare: fills the history before the window is shown.
+
+    Raises:
+        RuntimeError: something failed in the window meanwhile; the figures would be those of a broken program.
     """
+    failures: list[BaseException] = []
+
+    def failed(_kind: type[BaseException], error: BaseException, _trace: TracebackType | None) -> None:
+        failures.append(error)
+
+    before, sys.excepthook = sys.excepthook, failed
+    try:
+        _perform(scene, loader, request, prepare)
+    finally:
+        sys.excepthook = before
+    if failures:
+        raise RuntimeError(f"{len(failures)} errors in the window, the first: {failures[0]!r}") from failures[0]
+
+
+def _perform(
+    scene: Scene, loader: ModelLoader, request: LoadRequest, prepare: Callable[[History], object] | None
+) -> None:
     qt = application([])
     with event_loop(qt) as loop:
         asyncio.set_event_loop(loop)

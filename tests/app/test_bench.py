@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
+from pathlib import Path
 
 import pytest
+from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QApplication, QWidget
 
 from app.bench import machine
 from app.bench.figures import Figure, percentile, table
-from app.bench.rig import FrameGaps, PaintWatch
+from app.bench.rig import FrameGaps, PaintWatch, perform
 from app.bench.soak import slope_of
+from app.composition import Gui
+from app.engine_host import LoadRequest
+from app.scripted import Said, Script, scripted_loader
 
 
 def test_percentile_is_the_nearest_rank() -> None:
@@ -81,3 +87,16 @@ def test_what_others_take_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> Non
     assert alone < 10, "its own work does not count"
     assert beside is not None
     assert beside > 30
+
+
+def test_figures_of_a_window_that_fails_are_not_told(qapp: QApplication, inkstand_home: Path) -> None:
+    def fail() -> None:
+        raise KeyError("broken part")
+
+    async def scene(gui: Gui) -> None:
+        QTimer.singleShot(0, gui.window, fail)
+        await asyncio.sleep(0.05)
+
+    loader = scripted_loader(Script(lambda _messages: Said("Yes.")))
+    with pytest.raises(RuntimeError, match="broken part"):
+        perform(scene, loader, LoadRequest(Path("scripted"), "Scripted"))
