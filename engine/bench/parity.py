@@ -171,7 +171,7 @@ def first_difference(backbone: Backbone, case: Case, plain: Trace, other: Trace,
         token=theirs[position] if position < len(theirs) else None,
         row_gap=_gap(alone),
         block_gap=_gap(block),
-        margin=tie_margin(float(mx.max(mx.abs(alone)).item()), backbone.dtype),
+        margin=tie_margin(to_floats(mx.max(mx.abs(alone), keepdims=True))[0], backbone.dtype),
     )
 
 

@@ -92,8 +92,9 @@ def published_tensors(params: Params, config: ModelConfig) -> dict[str, mx.array
 def _wide(params: Params, target: str) -> mx.array:
     """A parameter as a plain array, with ModelOpt's scale per expert multiplied in."""
     value: Parameter = params[target]
-    if not isinstance(value, (Dense, Packed)):
+    if isinstance(value, mx.array):
         return value
+    assert isinstance(value, (Dense, Packed))
     wide = value.weight if isinstance(value, Dense) else value.dequantize(mx.float32)
     module, _, part = target.rpartition(".")
     scale = params.get(f"{module}.{'gate' if part == 'gate_proj' else 'out'}_scale")

@@ -1,4 +1,4 @@
-"""Tables for people."""
+"""Tables for people, and that of decoding speed."""
 
 from __future__ import annotations
 
@@ -28,6 +28,11 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1) 
 def number(value: float | None, form: str = ".1f", unit: str = "") -> str:
     """A figure, or a dash where there is none."""
     return DASH if value is None else format(value, form) + unit
+
+
+def percent(share: float | None) -> str:
+    """A share from 0 to 1."""
+    return DASH if share is None else f"{100 * share:.1f} %"
 
 
 def speed_tables(speed: Speed) -> str:

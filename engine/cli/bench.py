@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from engine.cli.arguments import Parser, Subparsers, add_checkpoint_options, integer, positive, real
 from engine.cli.bench_options import add_json, add_prompts, dtype_name, model_json, numbers, spelled, write_json
+from engine.cli.bench_reports import add_reports
 from engine.cli.loading import checkpoint_directories, load_engine
 from engine.cli.terminal import Terminal
 from engine.errors import UserError
@@ -34,6 +35,7 @@ def add_parser(subparsers: Subparsers) -> None:
     commands = parser.add_subparsers(title="what to measure", metavar="WHAT", dest="what", required=True)
     parser.default_to("speed", commands.choices)
     _add_speed(commands)
+    add_reports(commands)
 
 
 def _add_speed(commands: Subparsers) -> None:

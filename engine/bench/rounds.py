@@ -1,0 +1,165 @@
+"""Where the time of a round goes besides drafting and verifying: cutting back, bookkeeping, the session around it.
+
+Measured from outside, by a target and a drafter that time their own calls: the decode loop carries no hooks.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ParamSpec, TypeVar
+
+import mlx.core as mx
+
+from engine.bench.contestants import Case
+from engine.bench.speed import Progress
+from engine.cache import Mark
+from engine.decode.drafter import Draft, Drafter
+from engine.decode.sampler import Sampler
+from engine.decode.stateful import StatefulDrafter
+from engine.decode.target import Target
+from engine.errors import HeadError
+from engine.events import Failed, RoundDone
+from engine.session import Engine, Session
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+@dataclass(slots=True)
+class Clock:
+    """Seconds spent in the calls of one kind."""
+
+    seconds: float = 0.0
+
+    def time(self, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        began = time.perf_counter()
+        try:
+            return call(*args, **kwargs)
+        finally:
+            self.seconds += time.perf_counter() - began
+
+
+class TimedTarget(Target):
+    """A target that times marks, cuts and restores."""
+
+    def __init__(self, engine: Engine, clock: Clock) -> None:
+        super().__init__(engine.backbone)
+        self._clock = clock
+
+    def mark(self) -> tuple[Mark, ...]:
+        return self._clock.time(super().mark)
+
+    def restore(self, mark: Sequence[Mark]) -> None:
+        self._clock.time(super().restore, mark)
+
+    def trim(self, rows: int) -> None:
+        self._clock.time(super().trim, rows)
+
+
+class TimedDrafter:
+    """A drafter that times what is not drafting; implements `Drafter`."""
+
+    def __init__(self, drafter: Drafter, clock: Clock) -> None:
+        self._drafter, self._clock = drafter, clock
+
+    @property
+    def max_drafts(self) -> int | None:
+        return self._drafter.max_drafts
+
+    def prepare(self, drafts: int) -> None:
+        self._drafter.prepare(drafts)
+
+    def extend(self, hidden: mx.array, ids: Sequence[int]) -> None:
+        self._clock.time(self._drafter.extend, hidden, ids)
+
+    def propose(self, ids: Sequence[int], count: int, sampler: Sampler) -> Draft:
+        return self._drafter.propose(ids, count, sampler)
+
+    def settle(self, accepted: int) -> None:
+        self._clock.time(self._drafter.settle, accepted)
+
+    @property
+    def arrays(self) -> list[mx.array]:
+        return self._drafter.arrays
+
+    def snapshot(self) -> Any:
+        return self._drafter.snapshot()
+
+    def rewind(self, snapshot: Any) -> None:
+        self._drafter.rewind(snapshot)
+
+    def reset(self) -> None:
+        self._drafter.reset()
+
+
+@dataclass(slots=True)
+class RoundTimes:
+    """Sums in seconds over rounds that drafted."""
+
+    drafts: int
+    rounds: int = 0
+    whole: float = 0.0
+    """From one round's end to the next one's, as the consumer of the events sees it."""
+    rollback: float = 0.0
+    """Marks, cuts and restores of the target; the drafter's taking note of what stood."""
+    session: float = 0.0
+    """Outside the loop: detokenizing, statistics, events."""
+
+    @property
+    def bookkeeping_share(self) -> float | None:
+        """Of a round, 0 to 1: rollback and session."""
+        return (self.rollback + self.session) / self.whole if self.whole else None
+
+    def to_json(self) -> dict[str, Any]:
+        count = max(1, self.rounds)
+        return {
+            "drafts": self.drafts,
+            "rounds": self.rounds,
+            "ms_per_round": 1e3 * self.whole / count,
+            "rollback_ms": 1e3 * self.rollback / count,
+            "session_ms": 1e3 * self.session / count,
+            "bookkeeping_share": self.bookkeeping_share,
+        }
+
+
+def measure_rounds(
+    engine: Engine, cases: Sequence[Case], drafts: Sequence[int], progress: Progress
+) -> list[RoundTimes]:
+    """Generate every case with every fixed number of drafts.
+
+    Raises:
+        HeadError: there is no MTP head.
+    """
+    if engine.head is None:
+        raise HeadError(f"There is no MTP head to measure: {engine.head_reason}", "Name one with --draft-model.")
+    found: list[RoundTimes] = []
+    for i, count in enumerate(drafts):
+        clock, times = Clock(), RoundTimes(count)
+        drafter = TimedDrafter(StatefulDrafter(engine.head), clock)
+        session = Session(engine, block_size=count + 1, drafter=drafter)
+        session.target = TimedTarget(engine, clock)
+        for done, case in enumerate(cases):
+            progress((i + done / len(cases)) / len(drafts), f"{count} drafts: {case.name}")
+            _follow(session, case, clock, times)
+        found.append(times)
+    return found
+
+
+def _follow(session: Session, case: Case, clock: Clock, times: RoundTimes) -> None:
+    session.reset()
+    options, chats = case.options(0), session.engine.template is not None
+    ended: float | None = None
+    for event in session.continue_ids(case.ids, options) if chats else session.complete(case.text, options):
+        if isinstance(event, Failed):
+            raise event.error
+        if not isinstance(event, RoundDone):
+            continue
+        now = time.perf_counter()
+        if ended is not None and event.drafted:
+            times.rounds += 1
+            times.whole += now - ended
+            times.session += now - ended - event.seconds
+            times.rollback += clock.seconds
+        ended, clock.seconds = now, 0.0
