@@ -42,8 +42,8 @@ check: $(DEV_STAMP)  ## formatting, lint, types, import contracts
 coverage: $(DEV_STAMP)  ## run the tests and report uncovered lines
 	@$(BIN)/python -m pytest --cov --cov-report=term-missing $(PYTEST_FLAGS)
 
-bench: $(RUN_STAMP)  ## acceptance of the drafter on the built-in prompts
-	@$(BIN)/inkstand draft-report
+bench: $(RUN_STAMP)  ## decoding speed in a minute: make bench BENCH_FLAGS="--peer PYTHON"
+	@$(BIN)/inkstand bench --quick $(BENCH_FLAGS)
 
 bench-window: $(RUN_STAMP)  ## the window against its targets: make bench-window BENCH_FLAGS="--quick"
 	@$(BIN)/python -m app.bench $(BENCH_FLAGS)

@@ -15,7 +15,7 @@ from engine.cli.main import build_parser, main
 from engine.errors import UserError
 from engine.paths import resource, user_paths
 
-COMMANDS = ["chat", "generate", "convert", "inspect", "draft-report", "info"]
+COMMANDS = ["chat", "generate", "convert", "inspect", "draft-report", "bench", "parity", "info"]
 
 
 def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
