@@ -53,8 +53,8 @@ def test_a_block_larger_than_the_head_is_clamped_and_said_so(capsys: pytest.Capt
     assert "9" in draft["reason"]
 
 
-def test_a_seed_repeats_a_sampled_answer(capsys: pytest.CaptureFixture[str]) -> None:
-    sampled = ["-m", str(TINY), "--temperature", "1.2", "--seed"]
+def test_a_seed_repeats_a_sampled_answer_of_rounds_alike(capsys: pytest.CaptureFixture[str]) -> None:
+    sampled = ["-m", str(TINY), "--temperature", "1.2", "--draft-block-size", "4", "--seed"]
     first, again, other = (generate(capsys, *sampled, seed)["token_ids"] for seed in ("1", "1", "2"))
     assert first == again
     assert first != other
@@ -81,7 +81,7 @@ def test_draft_report_covers_every_wiring(capsys: pytest.CaptureFixture[str]) ->
     assert report["drafts"] == 3
     assert len({(row["hidden"], row["embedding"], row["readout"]) for row in report["wirings"]}) == 8
     used = next(row for row in report["wirings"] if row.items() >= report["used"].items())
-    stats = generate(capsys, "-m", str(TINY), "-n", "16")["stats"]
+    stats = generate(capsys, "-m", str(TINY), "-n", "16", "--draft-block-size", "4")["stats"]
     for name in ("rounds", "drafted", "accepted", "per_position"):
         assert used[name] == stats[name]
 
