@@ -6,9 +6,9 @@ Measured from outside, by a target and a drafter that time their own calls: the 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 import mlx.core as mx
 
@@ -21,41 +21,42 @@ from engine.decode.stateful import StatefulDrafter
 from engine.decode.target import Target
 from engine.errors import HeadError
 from engine.events import Failed, RoundDone
+from engine.model.backbone import Backbone
 from engine.session import Engine, Session
 
-_P = ParamSpec("_P")
-_T = TypeVar("_T")
 
-
-@dataclass(slots=True)
 class Clock:
-    """Seconds spent in the calls of one kind."""
+    """Adds up the seconds spent inside `with clock:`."""
 
-    seconds: float = 0.0
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._began = 0.0
 
-    def time(self, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        began = time.perf_counter()
-        try:
-            return call(*args, **kwargs)
-        finally:
-            self.seconds += time.perf_counter() - began
+    def __enter__(self) -> None:
+        self._began = time.perf_counter()
+
+    def __exit__(self, *failure: object) -> None:
+        self.seconds += time.perf_counter() - self._began
 
 
 class TimedTarget(Target):
     """A target that times marks, cuts and restores."""
 
-    def __init__(self, engine: Engine, clock: Clock) -> None:
-        super().__init__(engine.backbone)
+    def __init__(self, backbone: Backbone, clock: Clock) -> None:
+        super().__init__(backbone)
         self._clock = clock
 
     def mark(self) -> tuple[Mark, ...]:
-        return self._clock.time(super().mark)
+        with self._clock:
+            return super().mark()
 
     def restore(self, mark: Sequence[Mark]) -> None:
-        self._clock.time(super().restore, mark)
+        with self._clock:
+            super().restore(mark)
 
     def trim(self, rows: int) -> None:
-        self._clock.time(super().trim, rows)
+        with self._clock:
+            super().trim(rows)
 
 
 class TimedDrafter:
@@ -72,13 +73,15 @@ class TimedDrafter:
         self._drafter.prepare(drafts)
 
     def extend(self, hidden: mx.array, ids: Sequence[int]) -> None:
-        self._clock.time(self._drafter.extend, hidden, ids)
+        with self._clock:
+            self._drafter.extend(hidden, ids)
 
     def propose(self, ids: Sequence[int], count: int, sampler: Sampler) -> Draft:
         return self._drafter.propose(ids, count, sampler)
 
     def settle(self, accepted: int) -> None:
-        self._clock.time(self._drafter.settle, accepted)
+        with self._clock:
+            self._drafter.settle(accepted)
 
     @property
     def arrays(self) -> list[mx.array]:
@@ -139,7 +142,7 @@ def measure_rounds(
         clock, times = Clock(), RoundTimes(count)
         drafter = TimedDrafter(StatefulDrafter(engine.head), clock)
         session = Session(engine, block_size=count + 1, drafter=drafter)
-        session.target = TimedTarget(engine, clock)
+        session.target = TimedTarget(engine.backbone, clock)
         for done, case in enumerate(cases):
             progress((i + done / len(cases)) / len(drafts), f"{count} drafts: {case.name}")
             _follow(session, case, clock, times)
