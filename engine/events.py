@@ -69,8 +69,11 @@ class DraftStatus:
     reason: str | None
     schedule: str | None
     block_size: int | None
+    """Tokens per verify block; with `auto` the most of them."""
     requested_block_size: int | None = None
     """Asked for, where that is not what runs."""
+    auto: bool = False
+    """Each round takes as many drafts as pay, none where plain steps are faster; the statistics tell how many ran."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ import mlx.core as mx
 from engine.answer import Answer
 from engine.cache import ROLLBACK_ROWS
 from engine.decode.chained import ChainedDrafter
+from engine.decode.depth import DepthPolicy
 from engine.decode.drafter import Drafter
 from engine.decode.loop import DecodeLoop, Rollback, Step
 from engine.decode.options import GenerationOptions
@@ -55,8 +56,9 @@ class Session:
     thread may call; they take effect at the next round.
 
     Args:
-        block_size: tokens per verify block, so one draft less; None chooses the schedule's default
-            (stateful: depths + 1, also its largest; chained: depths + 2).
+        block_size: tokens per verify block, so one draft less, the same every round; None lets each round take what
+            pays, see `engine.decode.depth`, up to the schedule's default (stateful: depths + 1, also its largest;
+            chained: depths + 2).
         schedule: how the head drafts, see `engine.decode.stateful` and `engine.decode.chained`.
         rollback: how the caches forget rejected rows, see `engine.decode.loop`.
         drafting: whether the drafter starts switched on.
@@ -95,6 +97,7 @@ class Session:
         self._drafting = drafting
         self._block_size: int | None = None
         self.set_block_size(block_size)
+        self._policy = DepthPolicy(self._most_drafts) if self.drafter is not None else None
         self._boundaries = Boundaries()
         self._encoder = None if engine.template is None else ChatEncoder(engine.tokenizer, engine.template)
 
@@ -110,7 +113,7 @@ class Session:
         self._drafting = on
 
     def set_block_size(self, block_size: int | None) -> None:
-        """Tokens per verify block from the next round on; None for the default. Raises `PromptError` below 2."""
+        """Tokens per verify block from the next round on; None for what pays. Raises `PromptError` below 2."""
         if block_size is not None and block_size < 2:
             raise PromptError(
                 f"A draft block size of {block_size} was asked for.",
@@ -120,13 +123,19 @@ class Session:
 
     @property
     def block_size(self) -> int:
-        """Tokens per verify block that run when the drafter is on; 1 without a drafter."""
+        """Tokens per verify block, at most where each round takes what pays; 1 without a drafter."""
         if self.drafter is None:
             return 1
         most = self.drafter.max_drafts
-        default = self.engine.head_depths + 2 if most is None else most + 1
         # A windowed cache takes back no more than ROLLBACK_ROWS rejected drafts.
-        return min(self._block_size or default, (ROLLBACK_ROWS if most is None else most) + 1)
+        return min(self._block_size or self._most_drafts + 1, (ROLLBACK_ROWS if most is None else most) + 1)
+
+    @property
+    def _most_drafts(self) -> int:
+        """Drafts of a round where no block size was asked for."""
+        assert self.drafter is not None
+        most = self.drafter.max_drafts
+        return self.engine.head_depths + 1 if most is None else most
 
     def draft_status(self) -> DraftStatus:
         """What was asked of the drafter, what runs, and why the two differ."""
@@ -135,18 +144,19 @@ class Session:
             return DraftStatus(requested, "none", self.engine.head_reason, None, None)
         if not self._drafting:
             return DraftStatus(requested, "none", "The drafter is switched off.", self.schedule, None)
-        reason = None
-        if self._block_size is not None and self._block_size != self.block_size:
+        reason, asked = None, self._block_size
+        if asked is not None and asked != self.block_size:
             most = self.drafter.max_drafts
             why = f"a round takes {ROLLBACK_ROWS} drafts" if most is None else f"the head has {most} depths"
-            reason = f"A block size of {self._block_size} was asked for; {why}, so {self.block_size} is used."
+            reason = f"A block size of {asked} was asked for; {why}, so {self.block_size} is used."
         return DraftStatus(
             requested,
             "mtp",
             reason,
             self.schedule,
             self.block_size,
-            requested_block_size=None if reason is None else self._block_size,
+            requested_block_size=None if reason is None else asked,
+            auto=asked is None,
         )
 
     # What the owner of MLX does
@@ -229,6 +239,8 @@ class Session:
         status = self.draft_status()
         yield status
 
+        if self._policy is not None:
+            self._policy.begin()
         if logits is None:
             self._prepare()
             start = self.target.position
@@ -288,16 +300,22 @@ class Session:
         return boundary.logits if boundary.rows == len(ids) else None
 
     def _prepare(self) -> int:
-        """Drafts of the next round, 0 for a plain step."""
+        """The most drafts that the next round may carry, 0 for a plain step."""
         drafts = self.block_size - 1 if self._drafting and self.drafter is not None else 0
         if self.drafter is not None:
+            # Every depth stays primed while a round may use it, plain steps that pay better notwithstanding: their
+            # rows wait in the drafter's log, and are read together.
             self.drafter.prepare(drafts)
         return drafts
 
     def _step(self, loop: DecodeLoop, recorder: StatsRecorder) -> Step:
         # A block never reads a position beyond the context.
         drafts = min(self._prepare(), self.context - len(self.target.ids))
+        if drafts and self._policy is not None and self._block_size is None:
+            drafts = self._policy.choose(drafts)
         step = loop.round(drafts) if drafts else loop.plain()
+        if self._policy is not None and step.finish is None:
+            self._policy.learn(step.drafted, step.accepted, step.seconds)
         recorder.near_ties += step.near_ties
         if step.drafted:
             recorder.round(step.drafted, step.accepted, step.seconds)

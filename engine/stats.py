@@ -35,15 +35,15 @@ class GenerationStats:
     near_ties: int
     ms_per_round: float | None
     ms_per_plain_step: float | None
+    rounds_by_depth: tuple[int, ...] | None = None
+    """Entry i: rounds that carried i + 1 drafts."""
 
     def to_json(self) -> dict[str, Any]:
         """The `stats` object of `inkstand generate --json`."""
         names = ["ttft_s", "prefill_tps", "decode_tps", "rounds", "drafted", "accepted", "acceptance_length"]
-        names += ["acceptance_rate", "per_position", "plain_steps", "near_ties", "ms_per_round"]
+        names += ["acceptance_rate", "per_position", "plain_steps", "near_ties", "ms_per_round", "rounds_by_depth"]
         values = {name: getattr(self, name) for name in names}
-        if self.per_position is not None:
-            values["per_position"] = list(self.per_position)
-        return values
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
 
 @dataclass(slots=True)
@@ -67,6 +67,7 @@ class StatsRecorder:
     _last: float | None = None
     _reached: list[int] = field(default_factory=list[int])
     """Entry i: rounds that accepted more than i drafts."""
+    _by_depth: list[int] = field(default_factory=list[int])
 
     def token_times(self, count: int, now: float) -> None:
         """`count` tokens were emitted at `now`."""
@@ -90,6 +91,8 @@ class StatsRecorder:
         self._reached.extend([0] * (drafted - len(self._reached)))
         for i in range(accepted):
             self._reached[i] += 1
+        self._by_depth.extend([0] * (drafted - len(self._by_depth)))
+        self._by_depth[drafted - 1] += 1
 
     def snapshot(self) -> GenerationStats:
         """The figures so far."""
@@ -115,4 +118,5 @@ class StatsRecorder:
             near_ties=self.near_ties,
             ms_per_round=1e3 * self._round_seconds / self.rounds if self.rounds else None,
             ms_per_plain_step=1e3 * self._plain_seconds / self.plain_steps if self.plain_steps else None,
+            rounds_by_depth=tuple(self._by_depth) if self.rounds else None,
         )

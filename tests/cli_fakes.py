@@ -28,7 +28,7 @@ from engine.events import (
 from engine.messages import Message, ToolCall
 from engine.stats import GenerationStats, StatsRecorder
 
-AUTO = DraftStatus("auto", "mtp", None, "stateful", 5)
+AUTO = DraftStatus("auto", "mtp", None, "stateful", 5, auto=True)
 
 
 def speculative_stats() -> GenerationStats:

@@ -50,6 +50,7 @@ STATS_FIELDS = [
     "plain_steps",
     "near_ties",
     "ms_per_round",
+    "rounds_by_depth",
 ]
 
 
@@ -120,6 +121,12 @@ def test_defaults(fakes: Fakes) -> None:
     assert fakes.engine.loads[0][1]["keep_quantized"] is None
 
 
+def test_auto_is_a_block_size(fakes: Fakes) -> None:
+    fakes.session.scripts = [answer()]
+    assert main(["generate", "-p", "x", "--draft-block-size", "auto"]) == 0
+    assert fakes.session.opened["block_size"] is None
+
+
 def test_without_a_drafter_the_session_starts_with_drafting_off(fakes: Fakes) -> None:
     fakes.session.scripts = [answer()]
     main(["generate", "-p", "x", "--draft-kind", "none"])
@@ -142,12 +149,14 @@ def test_json_is_one_line_with_exactly_the_promised_fields(fakes: Fakes, capsys:
     assert result["completion_tokens"] == 8
     assert result["tool_calls"] == [{"id": "c1", "name": "weather", "arguments": {"place": "Malmö"}}]
     assert result["stats"]["per_position"] == [1.0, 0.5, 0.5, 0.5]
+    assert result["stats"]["rounds_by_depth"] == [0, 0, 0, 2]
     assert result["draft"] == {
         "requested": "auto",
         "effective": "mtp",
         "reason": None,
         "schedule": "stateful",
         "block_size": 5,
+        "auto": True,
     }
 
 

@@ -41,7 +41,7 @@ def ask(session: Session, prompt: str, **options: Any) -> Generation:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["prompt"][:20])
 def test_greedy_ids_and_rounds_equal_the_torch_reference(case: dict[str, Any]) -> None:
-    session = Session(demo(), drafting=False)
+    session = Session(demo(), block_size=5, drafting=False)
     plain = ask(session, case["prompt"], max_tokens=120)
     assert plain.stats.prompt_tokens == len(case["prompt_ids"])
     assert list(plain.token_ids) == case["greedy_ids"]
@@ -96,7 +96,7 @@ def test_greedy_invariant_on_real_text(schedule: str, drafts: int, rollback: Rol
 
 def test_the_head_speeds_up_the_first_prompt_a_user_tries() -> None:
     prompt = "Write a haiku about tide pools, then explain its structure."
-    drafted = ask(Session(demo()), prompt, max_tokens=128)
+    drafted = ask(Session(demo(), block_size=5), prompt, max_tokens=128)
     alone = ask(Session(demo(), drafting=False), prompt, max_tokens=128)
     assert drafted.text == alone.text
     assert drafted.reasoning == alone.reasoning
@@ -107,7 +107,7 @@ def test_the_head_speeds_up_the_first_prompt_a_user_tries() -> None:
 
 def test_switching_in_the_middle_of_a_chat_answer_keeps_its_text() -> None:
     reference = ask(Session(demo(), drafting=False), CASES[2]["prompt"], max_tokens=60)
-    session, rounds = Session(demo()), 0
+    session, rounds = Session(demo(), block_size=5), 0
     events = session.generate([Message("user", CASES[2]["prompt"])], GenerationOptions(max_tokens=60), effort=0.9)
     last = None
     for last in events:

@@ -30,6 +30,8 @@ FOLLOW_UP = [7, 99, 31, 180]
 
 
 def session(**options: object) -> Session:
+    """Drafts at every depth each round unless told otherwise: what pays depends on the clock."""
+    options.setdefault("block_size", 5 if options.get("schedule") == "chained" else 4)
     return Session(tiny(), **options)
 
 
@@ -280,6 +282,40 @@ def test_one_seed_gives_one_text_per_drafter_setting() -> None:
         assert first.token_ids == second.token_ids
     other = answer(session(drafting=False), PROMPT, 25, temperature=0.9, top_p=0.95, seed=12)
     assert other.token_ids != answer(session(drafting=False), PROMPT, 25, **options).token_ids
+
+
+@pytest.mark.parametrize("schedule", ["stateful", "chained"])
+def test_auto_takes_what_pays_and_changes_no_token(schedule: str) -> None:
+    made = session(schedule=schedule, block_size=None)
+    reference = answer(session(drafting=False), PROMPT, 120)
+    for _ in range(2):
+        events = events_of(made, PROMPT, 120)
+        last = events[-1]
+        assert isinstance(last, Finished)
+        assert last.generation.token_ids == reference.token_ids
+        status, stats = last.generation.draft, last.generation.stats
+        assert (status.auto, status.effective, status.reason) == (True, "mtp", None)
+        assert status.block_size == made.block_size == (5 if schedule == "chained" else 4)
+        widths = [event.drafted for event in events if isinstance(event, RoundDone)][1:]
+        # The head of this random model guesses nothing right, so that most steps are plain.
+        assert stats.plain_steps == widths.count(0) > stats.rounds
+        assert stats.rounds > 0
+        by_depth = stats.rounds_by_depth or ()
+        assert by_depth == tuple(widths.count(k + 1) for k in range(len(by_depth)))
+        assert sum(by_depth) == stats.rounds
+        assert sum(k * rounds for k, rounds in enumerate(by_depth, 1)) == stats.drafted
+        assert_consistent(made)
+    made.set_block_size(3)
+    fixed = answer(made, PROMPT, 40)
+    assert not fixed.draft.auto
+    assert fixed.stats.rounds_by_depth == (0, fixed.stats.rounds)
+
+
+def test_auto_drafts_where_drafts_stand() -> None:
+    made = session(drafter=scripted(run(200).ids, 1.0), block_size=None)
+    result = answer(made, PROMPT, 150)
+    assert result.stats.rounds > result.stats.plain_steps
+    assert (result.stats.acceptance_length or 0) > 3
 
 
 def test_long_prompts_keep_the_history_of_every_depth() -> None:

@@ -100,6 +100,12 @@ def add_checkpoint_options(parser: argparse.ArgumentParser, *, positional: bool 
     group.add_argument("--keep-quantized", action="store_true", help="do not expand quantized weights on the CPU")
 
 
+def _block_size(text: str) -> int | None:
+    if text == "auto":
+        return None
+    return integer("auto, or a whole number of at least 2", lambda value: value >= 2)(text)
+
+
 def add_decoding_options(parser: argparse.ArgumentParser) -> None:
     """How the drafter is used."""
     group = parser.add_argument_group("speculative decoding")
@@ -111,9 +117,10 @@ def add_decoding_options(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--draft-block-size",
-        type=integer("a whole number of at least 2", lambda value: value >= 2),
-        metavar="K",
-        help="tokens verified per round, so K - 1 drafts (default: all depths of the head, and one)",
+        type=_block_size,
+        metavar="auto|K",
+        help="tokens verified per round, so K - 1 drafts; auto (the default): each round takes as many drafts as pay, "
+        "none where plain steps are faster, which is measured as it runs",
     )
     group.add_argument(
         "--draft-schedule", choices=["stateful", "chained"], default="stateful", help="how drafts are made"

@@ -99,6 +99,7 @@ def as_json(generation: Generation) -> dict[str, Any]:
             "reason": draft.reason,
             "schedule": draft.schedule,
             "block_size": draft.block_size,
+            "auto": draft.auto,
         },
     }
 

@@ -91,11 +91,14 @@ def stats_line(stats: GenerationStats, draft: DraftStatus) -> str:
 def stats_table(stats: GenerationStats) -> str:
     """Everything that was measured about an answer, a line each."""
     positions = DASH if stats.per_position is None else ", ".join(f"{share:.0%}" for share in stats.per_position)
+    widths = [f"{counted(rounds, 'round')} of {k}" for k, rounds in enumerate(stats.rounds_by_depth or (), 1) if rounds]
+    by_drafts = ", ".join(widths) or DASH
     rows = [
         ("tokens per round", _figure(stats.acceptance_length, ".2f")),
         ("drafts accepted", f"{stats.accepted} of {stats.drafted}, {_percent(stats.acceptance_rate)}"),
         ("by position", positions),
         ("rounds", _timed(stats.rounds, stats.ms_per_round)),
+        ("by drafts", by_drafts),
         ("plain steps", _timed(stats.plain_steps, stats.ms_per_plain_step)),
         ("near-ties", str(stats.near_ties)),
         ("tokens", f"{stats.prompt_tokens} in ({stats.cached_tokens} cached), {stats.completion_tokens} out"),
