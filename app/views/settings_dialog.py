@@ -61,7 +61,7 @@ class SettingsDialog(QDialog):
         self._preferences = preferences
         self._check_token = check_token
         self.setWindowTitle("Settings")
-        self.resize(760, 520)
+        self.resize(760, 600)
         self.pages = QStackedWidget(self)
         self.list = QListWidget(self)
         self.list.setFixedWidth(19 * GRID)
@@ -219,6 +219,7 @@ class SettingsDialog(QDialog):
         grid = QGridLayout(table)
         grid.setContentsMargins(0, 0, 0, 0)
         grid.setVerticalSpacing(4)
+        grid.setHorizontalSpacing(2 * GRID)
         grid.setColumnStretch(1, 1)
         grid.setColumnStretch(3, 1)
         fixed = (("Send", "Return"), ("Line break", "Shift+Return"), ("Scroll the transcript", "PgUp"))

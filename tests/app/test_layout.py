@@ -165,6 +165,21 @@ def test_sidebar_or_panel_goes_where_both_do_not_fit_and_comes_back(gui: Gui, qa
     assert window.sidebar.isVisible()
 
 
+def test_a_row_takes_no_more_height_than_it_needs(gui: Gui, qapp: QApplication) -> None:
+    gui.window.resize(1280, 800)
+    gui.manager.show_page()
+    page = gui.manager.page
+    page.show_rows(rows_of(scripted.shelf()))
+    settle(qapp)
+    page.show_rows(rows_of(scripted.shelf(scripted.download("downloading", 0.43))))
+    settle(qapp)
+    for width in (1280, 700, 1280):
+        gui.window.resize(width, 800)
+        settle(qapp)
+        for view in page.views.values():
+            assert view.height() <= view.heightForWidth(view.width()) + 2, view.title.text()
+
+
 @pytest.mark.parametrize("base", [13, 20])
 def test_nothing_of_the_settings_is_cut_off(gui: Gui, qapp: QApplication, base: int) -> None:
     gui.services.preferences.update(font_size=base)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QPoint, Qt, Signal
+from PySide6.QtCore import QPoint, Qt, QTimer, Signal
 from PySide6.QtGui import QFontMetrics, QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QBoxLayout, QGridLayout, QHBoxLayout, QMenu, QPushButton, QVBoxLayout, QWidget
 
@@ -156,9 +156,11 @@ class ModelRow(QWidget):
 
     def _fit(self) -> None:
         narrow = self.width() < NARROW * max(1.0, self._theme.base / 13)
-        if narrow != self._narrow:
+        if narrow != self._narrow and self.testAttribute(Qt.WidgetAttribute.WA_Resized):
             self._narrow = narrow
             self._arrange()
+            # The list is being laid out now, with the height that the row had before.
+            QTimer.singleShot(0, self, self.updateGeometry)
 
     def _arrange(self) -> None:
         """Size and buttons beside the text, or below it where there is no room for both."""
