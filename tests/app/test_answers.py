@@ -18,10 +18,11 @@ from app.engine_host import EngineHost, LoadRequest
 from app.scripted import Said, Script, scripted_loader
 from app.settings import Sampling, Settings
 from app.store.errors import BusyError
+from app.store.figures import draft_from_json
 from app.store.history import History
 from app.store.records import Message
 from engine.errors import UserError
-from engine.events import TextDelta
+from engine.events import DraftStatus, TextDelta
 from engine.worker import EngineWorker
 
 TEXT = "Small pools hold the sky, starfish rest on silent stones, the sea breathes them in. " * 4
@@ -78,14 +79,7 @@ def test_a_message_is_answered_and_everything_is_kept(desk: Desk, wait) -> None:
     assert desk.stored(answer.id) == answer
     assert answer.stats is not None
     assert answer.stats["rounds"] > 5
-    assert answer.draft == {
-        "requested": "auto",
-        "effective": "mtp",
-        "reason": None,
-        "schedule": "stateful",
-        "block_size": 5,
-        "requested_block_size": None,
-    }
+    assert draft_from_json(answer.draft) == DraftStatus("auto", "mtp", None, "stateful", 5)
     assert answer.reasoning_tokens
     assert answer.options["sampling"]["seed"] == 7
     trace = desk.history.messages.trace(answer.id)
