@@ -65,7 +65,7 @@ class Summary:
     over_peer: float | None
     """Over the peer's plain decoding."""
     over_peer_best: float | None
-    """Over the peer's contestant with the highest mean speed."""
+    """Over the peer with its best block size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +86,8 @@ class Speed:
 
     @property
     def peer_best(self) -> str | None:
-        """The peer's fastest contestant on the mean of the greedy texts."""
-        peers = [name for name in self.names if name.startswith(PEER)]
+        """The peer with the block size that is fastest on the mean of the greedy texts."""
+        peers = [name for name in self.names if name.startswith(PEER) and name != PEER]
         return max(peers, key=lambda name: self._mean_tps(name) or 0.0, default=None)
 
     def summaries(self) -> list[Summary]:
