@@ -174,10 +174,13 @@ class ConvCache:
 
     def extend(self, inputs: mx.array) -> mx.array:
         """Add [1, L, C] and return [1, taps + L, C]; zeros stand before the start of the sequence."""
-        past = self.state(inputs.shape[-1])
-        self.inputs = mx.concatenate([past, inputs], axis=1)
-        self.valid = self.taps + inputs.shape[1]
-        return self.inputs
+        joined = mx.concatenate([self.state(inputs.shape[-1]), inputs], axis=1)
+        self.replace(joined)
+        return joined
+
+    def replace(self, inputs: mx.array) -> None:
+        """Keep [1, taps + L, C], the last `taps` inputs followed by L new ones."""
+        self.inputs, self.valid = inputs, inputs.shape[1]
 
     def state(self, channels: int) -> mx.array:
         """The last `taps` inputs [1, taps, C]."""
@@ -229,15 +232,15 @@ class Snapshot:
 
 
 class LayerCache:
-    """The state of one decoder layer: keys and values and four convolutions."""
+    """The state of one decoder layer: keys and values and three convolutions, keys' and values' being one."""
 
     def __init__(self, window: int | None, kernel: int) -> None:
         self.kv = KVCache(window)
-        self.k_conv, self.v_conv, self.attn_conv, self.mlp_conv = (ConvCache(kernel - 1) for _ in range(4))
+        self.kv_conv, self.attn_conv, self.mlp_conv = (ConvCache(kernel - 1) for _ in range(3))
 
     @property
     def convs(self) -> tuple[ConvCache, ...]:
-        return (self.k_conv, self.v_conv, self.attn_conv, self.mlp_conv)
+        return (self.kv_conv, self.attn_conv, self.mlp_conv)
 
     @property
     def offset(self) -> int:

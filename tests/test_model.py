@@ -99,7 +99,7 @@ def test_router_bias_chooses_but_does_not_weigh() -> None:
 def test_experts_grouped_equal_experts_gathered() -> None:
     """Many rows are grouped by expert, few are gathered; both must give the same."""
     config = tiny().config.text
-    moe = next(layer.mlp for layer in tiny().backbone.layers if isinstance(layer.mlp, MoE))
+    moe = next(m for m in (layer.plain.mlp for layer in tiny().backbone.layers) if isinstance(m, MoE))
     x = mx.random.normal((1, 50, config.hidden_size), key=mx.random.key(1))
     whole = moe(x)
     rows = mx.concatenate([moe(x[:, i : i + 1]) for i in range(50)], axis=1)

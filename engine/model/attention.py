@@ -7,7 +7,7 @@ import mlx.core as mx
 from engine.cache import LayerCache
 from engine.config import TextConfig
 from engine.model.blockwise import FEW_ROWS, attend_at_once, attend_in_blocks
-from engine.model.params import Params, array, matrix
+from engine.model.params import Params, array, matrix, stacked
 from engine.model.relative_bias import RelativeBias
 from engine.model.short_conv import ShortConv
 
@@ -29,14 +29,11 @@ class Attention:
         self.d_rel, self.eps = config.d_rel, config.rms_norm_eps
         self.log_scaling = None if sliding or not config.log_scaling_floor else config.log_scaling_floor
         self.log_alpha = config.log_scaling_alpha
-        self.q_proj, self.k_proj, self.v_proj, self.r_proj, self.o_proj = (
-            matrix(params, f"{name}.{part}_proj") for part in "qkvro"
-        )
+        self.qkvr_proj, self.o_proj = stacked(params, f"{name}.qkvr_proj"), matrix(params, f"{name}.o_proj")
         self.q_norm, self.k_norm = array(params, f"{name}.q_norm"), array(params, f"{name}.k_norm")
-        self.k_conv, self.v_conv = (
-            ShortConv(array(params, f"{name}.k_conv")),
-            ShortConv(array(params, f"{name}.v_conv")),
-        )
+        convs = [array(params, f"{name}.{part}_conv") for part in "kv"]
+        self.kv_conv = ShortConv(mx.concatenate(convs))
+        self.q_width, self.kv_width = self.heads * self.head_dim, self.kv_heads * self.head_dim
         self.bias = RelativeBias(array(params, f"{name}.rel_bias"), windowed=sliding)
 
     def __call__(self, x: mx.array, cache: LayerCache) -> mx.array:
@@ -46,11 +43,12 @@ class Attention:
         def split(y: mx.array, heads: int) -> mx.array:
             return y.reshape(1, length, heads, -1)
 
-        q = mx.fast.rms_norm(split(self.q_proj(x), self.heads), self.q_norm, self.eps).swapaxes(1, 2)
-        k = split(self.k_conv(self.k_proj(x), cache.k_conv), self.kv_heads)
-        k = mx.fast.rms_norm(k, self.k_norm, self.eps).swapaxes(1, 2)
-        v = split(self.v_conv(self.v_proj(x), cache.v_conv), self.kv_heads).swapaxes(1, 2)
-        r = split(self.r_proj(x), self.heads).swapaxes(1, 2)
+        q, kv, r = mx.split(self.qkvr_proj(x), [self.q_width, self.q_width + 2 * self.kv_width], axis=-1)
+        k, v = mx.split(self.kv_conv(kv, cache.kv_conv), 2, axis=-1)
+        q = mx.fast.rms_norm(split(q, self.heads), self.q_norm, self.eps).swapaxes(1, 2)
+        k = mx.fast.rms_norm(split(k, self.kv_heads), self.k_norm, self.eps).swapaxes(1, 2)
+        v = split(v, self.kv_heads).swapaxes(1, 2)
+        r = split(r, self.heads).swapaxes(1, 2)
 
         scale = None
         if self.log_scaling is not None:

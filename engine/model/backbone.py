@@ -1,39 +1,15 @@
-"""The decoder: embedding, layers, final norm, LM head. Residual arithmetic only; batch size 1."""
+"""The decoder: embedding, layers, final norm, LM head. Batch size 1."""
 
 from __future__ import annotations
 
 import mlx.core as mx
 
-from engine.cache import Cache, LayerCache
-from engine.config import ModelConfig, TextConfig
-from engine.model.attention import Attention
-from engine.model.mlp import DenseMLP, MoE
+from engine.cache import Cache
+from engine.config import ModelConfig
+from engine.model.fused.choice import Layer
+from engine.model.fused.products import FEW_ROWS, few_rows
+from engine.model.layer import DecoderLayer, layer_cache
 from engine.model.params import Params, array, matrix
-from engine.model.short_conv import ShortConv
-
-
-class DecoderLayer:
-    """x + S(attention(norm x)), then x + S(mlp(norm x)), S being a short convolution."""
-
-    def __init__(self, config: TextConfig, params: Params, name: str, *, sliding: bool, dense: bool) -> None:
-        self.eps = config.rms_norm_eps
-        self.attn_norm, self.mlp_norm = array(params, f"{name}.attn_norm"), array(params, f"{name}.mlp_norm")
-        self.attn = Attention(config, params, f"{name}.attn", sliding)
-        self.mlp = DenseMLP(params, f"{name}.mlp") if dense else MoE(config, params, f"{name}.mlp")
-        self.attn_conv = ShortConv(array(params, f"{name}.attn_conv"))
-        self.mlp_conv = ShortConv(array(params, f"{name}.mlp_conv"))
-
-    def __call__(self, x: mx.array, cache: LayerCache) -> mx.array:
-        """[1, L, H] -> [1, L, H]."""
-        attended = self.attn(mx.fast.rms_norm(x, self.attn_norm, self.eps), cache)
-        x = x + self.attn_conv(attended, cache.attn_conv)
-        mixed = self.mlp(mx.fast.rms_norm(x, self.mlp_norm, self.eps))
-        return x + self.mlp_conv(mixed, cache.mlp_conv)
-
-
-def layer_cache(config: TextConfig, sliding: bool) -> LayerCache:
-    """An empty cache for a layer of that kind."""
-    return LayerCache(config.attention(sliding).window, config.conv_kernel)
 
 
 class Backbone:
@@ -42,16 +18,18 @@ class Backbone:
     Args:
         params: canonical names, see `engine.model.params`.
         dtype: of the activations; float32 or bfloat16.
+        fused: compute a few rows with `engine.model.fused` where it can; False computes everything the plain way.
     """
 
-    def __init__(self, config: ModelConfig, params: Params, dtype: mx.Dtype) -> None:
+    def __init__(self, config: ModelConfig, params: Params, dtype: mx.Dtype, *, fused: bool = True) -> None:
         text = config.text
-        self.config, self.dtype = text, dtype
+        self.config, self.dtype, self.fused = text, dtype, fused
         self.embedding, self.lm_head = matrix(params, "embed"), matrix(params, "lm_head")
         self.embed_norm = array(params, "embed_norm") if text.embed_norm else None
         self.norm = array(params, "norm")
+        self._few_logits = few_rows(self.lm_head) if fused else self.lm_head
         self.layers = [
-            DecoderLayer(text, params, f"layers.{i}", sliding=sliding, dense=dense)
+            Layer(DecoderLayer(text, params, f"layers.{i}", sliding=sliding, dense=dense), fused=fused)
             for i, (sliding, dense) in enumerate(zip(text.sliding, text.dense, strict=True))
         ]
 
@@ -77,7 +55,9 @@ class Backbone:
 
     def project(self, hidden: mx.array) -> mx.array:
         """LM head: normed hidden [1, L, H] -> float32 logits [1, L, unpadded vocabulary]."""
-        logits = self.lm_head(hidden / self.config.mup_multiplier)
+        hidden = hidden / self.config.mup_multiplier
+        many = hidden.shape[1] > FEW_ROWS
+        logits = self.lm_head(hidden) if many else self._few_logits(hidden.squeeze(0))[None]
         return logits[..., : self.config.unpadded_vocab_size].astype(mx.float32)
 
     def logits(self, hidden: mx.array) -> mx.array:

@@ -5,6 +5,7 @@ A matrix has shape [..., out, in]; experts stack theirs in a leading axis. `m(x)
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import mlx.core as mx
@@ -138,4 +139,53 @@ class Packed:
         return wide.astype(dtype)
 
 
+class Joined:
+    """Matrices over the same input, one below the other, that no single array can hold (mixed formats)."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, parts: Sequence[Dense | Packed]) -> None:
+        self.parts = tuple(parts)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        first = self.parts[0].shape
+        return (*first[:-2], sum(part.shape[-2] for part in self.parts), first[-1])
+
+    @property
+    def nbytes(self) -> int:
+        return sum(part.nbytes for part in self.parts)
+
+    @property
+    def arrays(self) -> tuple[mx.array, ...]:
+        return tuple(array for part in self.parts for array in part.arrays)
+
+    def __call__(self, x: mx.array) -> mx.array:
+        """[..., in] -> [..., out]."""
+        return mx.concatenate([part(x) for part in self.parts], axis=-1)
+
+
 Matrix = Dense | Packed
+Projection = Dense | Packed | Joined
+"""What a layer multiplies its rows by."""
+
+
+def stack(parts: Sequence[Matrix]) -> Projection:
+    """Matrices [out_i, in] as one [sum of out_i, in], evaluated, so that one product serves all of them."""
+    joint: Projection
+    if all(isinstance(part, Dense) for part in parts) and len({part.arrays[0].dtype for part in parts}) == 1:
+        joint = Dense(mx.concatenate([part.arrays[0] for part in parts]))
+    elif all(isinstance(part, Packed) for part in parts) and len({_format(part) for part in parts}) == 1:
+        first = parts[0]
+        assert isinstance(first, Packed)
+        arrays = [mx.concatenate(list(same)) for same in zip(*(part.arrays for part in parts), strict=True)]
+        joint = Packed(arrays[0], arrays[1], arrays[2] if len(arrays) > 2 else None, first.quantization)
+    else:
+        joint = Joined(parts)
+    mx.eval(joint.arrays)
+    return joint
+
+
+def _format(matrix: Matrix) -> object:
+    assert isinstance(matrix, Packed)
+    return matrix.quantization, tuple(array.dtype for array in matrix.arrays)

@@ -9,7 +9,7 @@ import mlx.core as mx
 from engine.config import TextConfig
 from engine.model.elementary import silu
 from engine.model.linear import Matrix
-from engine.model.params import Params, array, matrix
+from engine.model.params import Params, array, matrix, stacked
 from engine.values import to_ints
 
 _SORT_ROUTES = 64
@@ -20,14 +20,16 @@ class DenseMLP:
     """W_down(silu(W_gate x) * W_up x) * global_scale."""
 
     def __init__(self, params: Params, name: str) -> None:
-        self.gate_proj, self.up_proj, self.down_proj = (
-            matrix(params, f"{name}.{p}_proj") for p in ("gate", "up", "down")
+        self.gate_up_proj, self.down_proj = (
+            stacked(params, f"{name}.gate_up_proj"),
+            matrix(params, f"{name}.down_proj"),
         )
         self.global_scale = array(params, f"{name}.global_scale")
 
     def __call__(self, x: mx.array) -> mx.array:
         """[1, L, H] -> [1, L, H]."""
-        return self.down_proj(silu(self.gate_proj(x)) * self.up_proj(x)) * self.global_scale
+        gate, up = mx.split(self.gate_up_proj(x), 2, axis=-1)
+        return self.down_proj(silu(gate) * up) * self.global_scale
 
 
 class MoE:
@@ -44,9 +46,8 @@ class MoE:
         self.router_bias = array(params, f"{name}.router_bias")
         self.router_scale = array(params, f"{name}.router_scale") * config.route_scale
         self.routed = RoutedExperts(params, f"{name}.experts")
-        self.shared_gate, self.shared_up, self.shared_down = (
-            matrix(params, f"{name}.shared.{p}_proj") for p in ("gate", "up", "down")
-        )
+        self.shared_gate_up = stacked(params, f"{name}.shared.gate_up_proj")
+        self.shared_down = matrix(params, f"{name}.shared.down_proj")
 
     def route(self, x: mx.array) -> tuple[mx.array, mx.array, mx.array]:
         """[R, H] -> expert ids [R, k], their weights [R, k], weights of the shared experts [R, S]; float32."""
@@ -64,7 +65,8 @@ class MoE:
         rows = x.reshape(-1, x.shape[-1])
         ids, weights, gammas = self.route(rows)
         routed = self.routed(rows, ids, weights)
-        act = silu(self.shared_gate(rows)) * self.shared_up(rows)
+        gate, up = mx.split(self.shared_gate_up(rows), 2, axis=-1)
+        act = silu(gate) * up
         gammas = mx.repeat(gammas, act.shape[-1] // self.shared, axis=-1).astype(x.dtype)
         return (routed + self.shared_down(act * gammas)).reshape(x.shape)
 

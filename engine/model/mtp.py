@@ -18,7 +18,10 @@ import mlx.core as mx
 
 from engine.cache import LayerCache
 from engine.config import MTPConfig
-from engine.model.backbone import Backbone, DecoderLayer, layer_cache
+from engine.model.backbone import Backbone
+from engine.model.fused.choice import Layer
+from engine.model.fused.products import FEW_ROWS, few_rows
+from engine.model.layer import DecoderLayer, layer_cache
 from engine.model.params import Params, array, matrix
 
 
@@ -41,13 +44,18 @@ class MTPBlock:
         self.config, self.sliding = backbone.config, sliding
         self.embed_norm, self.hidden_norm = array(params, f"{name}.embed_norm"), array(params, f"{name}.hidden_norm")
         self.input_proj = matrix(params, f"{name}.input_proj")
-        self.layer = DecoderLayer(backbone.config, params, f"{name}.block", sliding=sliding, dense=True)
+        self._few_inputs = few_rows(self.input_proj) if backbone.fused else self.input_proj
+        layer = DecoderLayer(backbone.config, params, f"{name}.block", sliding=sliding, dense=True)
+        self.layer = Layer(layer, fused=backbone.fused)
 
     def __call__(self, embedded: mx.array, hidden: mx.array, cache: LayerCache) -> mx.array:
         """Embedded tokens and hidden states [1, L, H] -> [1, L, H]."""
         eps = self.config.rms_norm_eps
         sides = [mx.fast.rms_norm(hidden, self.hidden_norm, eps), mx.fast.rms_norm(embedded, self.embed_norm, eps)]
-        return self.layer(self.input_proj(mx.concatenate(sides, axis=-1)), cache)
+        joined = mx.concatenate(sides, axis=-1)
+        if joined.shape[1] > FEW_ROWS:
+            return self.layer(self.input_proj(joined), cache)
+        return self.layer(self._few_inputs(joined.squeeze(0))[None], cache)
 
 
 class MTPHead:

@@ -15,18 +15,19 @@ widths of an MLP and of a head, E and S the numbers of routed and shared experts
     mtp.{j}.embed_norm, .hidden_norm [H]      mtp.{j}.input_proj [H, 2H] matrix, hidden half first
     mtp.{j}.block.<names of a dense layer>    mtp.chain_norm [H] (where the config asks for it)
 
-Arrays that are not marked float32 are in the activation dtype.
+Arrays that are not marked float32 are in the activation dtype. `lay_out` puts matrices that multiply the same rows
+below each other: .attn.qkvr_proj, .mlp.gate_up_proj, .mlp.shared.gate_up_proj.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 
 import mlx.core as mx
 
-from engine.model.linear import Dense, Matrix, Packed
+from engine.model.linear import Dense, Joined, Matrix, Packed, Projection, stack
 
-Parameter = Matrix | mx.array
+Parameter = Projection | mx.array
 Params = Mapping[str, Parameter]
 
 
@@ -38,10 +39,52 @@ def matrix(params: Params, name: str) -> Matrix:
     return value
 
 
+def stacked(params: Params, name: str) -> Projection:
+    """The joint matrix under `name`, put together from its parts where `lay_out` has not done so."""
+    if name in params:
+        value = params[name]
+        if isinstance(value, mx.array):
+            raise TypeError(f"{name} is an array, not a matrix")
+        return value
+    return stack([matrix(params, part) for part in _parts(name)])
+
+
+def lay_out(params: MutableMapping[str, Parameter]) -> None:
+    """Bring parameters, one after the other, into the form in which layers read them.
+
+    Joints replace their parts. On the CPU plain experts are stored input by input, as `engine.model.fused.experts`
+    reads them; their shapes stay what they are.
+    """
+    for name in list(params):
+        value = params.get(name)
+        if ".mlp.experts." in name:
+            if isinstance(value, Dense) and mx.default_device() == mx.cpu:
+                by_input = mx.contiguous(value.weight.swapaxes(1, 2))
+                mx.eval(by_input)
+                params[name] = Dense(by_input.swapaxes(1, 2))
+            continue
+        for first, joint in _JOINTS.items():
+            if name.endswith(first):
+                whole = name.removesuffix(first) + joint
+                params[whole] = stacked(params, whole)
+                for part in _parts(whole):
+                    del params[part]
+
+
+_JOINTS = {".q_proj": ".qkvr_proj", ".gate_proj": ".gate_up_proj"}
+"""The first part of each joint, and the joint."""
+
+
+def _parts(joint: str) -> tuple[str, ...]:
+    prefix, _, name = joint.rpartition(".")
+    names = "qkvr" if name == "qkvr_proj" else ("gate", "up")
+    return tuple(f"{prefix}.{part}_proj" for part in names)
+
+
 def array(params: Params, name: str) -> mx.array:
     """The array under `name`. Raises KeyError when absent, TypeError when it is a matrix."""
     value = params[name]
-    if isinstance(value, (Dense, Packed)):
+    if isinstance(value, (Dense, Packed, Joined)):
         raise TypeError(f"{name} is a matrix, not an array")
     return value
 

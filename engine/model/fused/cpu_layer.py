@@ -1,0 +1,167 @@
+"""`DecoderLayer` for a few rows in float32 on the CPU, where every operation costs 10 to 20 microseconds of its own.
+
+It differs from the plain layer in how, not in what: matrices are multiplied in tiles, experts in ranges, norms are
+written out with their constants folded into the weight, a convolution's inner residual is folded into its last tap, and
+attention is two products and a softmax over rows grouped by key head. Sums are therefore rounded in another order.
+"""
+
+from __future__ import annotations
+
+import math
+
+import mlx.core as mx
+
+from engine.cache import ConvCache, KeyView, LayerCache
+from engine.model.attention import Attention, log_scale
+from engine.model.fused.experts import FewRowMixture, fits
+from engine.model.fused.products import few_rows
+from engine.model.layer import DecoderLayer
+from engine.model.linear import Dense
+from engine.model.mlp import DenseMLP, MoE, silu
+from engine.model.short_conv import ShortConv
+
+
+class Norm:
+    """x / sqrt(mean(x^2) + eps) * weight, with sqrt(n) of the mean in the weight.
+
+    Args:
+        weight: [..., n].
+        scale: a further factor.
+    """
+
+    def __init__(self, weight: mx.array, eps: float, scale: float = 1.0) -> None:
+        size = weight.shape[-1]
+        self.weight, self.eps = weight * (scale * math.sqrt(size)), size * eps
+
+    def __call__(self, x: mx.array) -> mx.array:
+        return x * mx.rsqrt((x * x).sum(axis=-1, keepdims=True) + self.eps) * self.weight
+
+
+class Conv:
+    """`ShortConv` over rows [L, C]."""
+
+    def __init__(self, conv: ShortConv) -> None:
+        taps, channels = conv.weight.shape
+        self.taps = taps
+        last = mx.concatenate([mx.zeros((taps - 1, 1)), mx.ones((1, 1))])
+        self.weight = conv.weight + last
+        self.channels = channels
+
+    def __call__(self, x: mx.array, cache: ConvCache) -> mx.array:
+        inputs = cache.extend(x[None])
+        if x.shape[0] == 1:
+            return (inputs.squeeze(0) * self.weight).sum(axis=0, keepdims=True)
+        windows = mx.as_strided(inputs, (x.shape[0], self.taps, self.channels), (self.channels, self.channels, 1))
+        return (windows * self.weight).sum(axis=1)
+
+
+class FewRowAttention:
+    """`Attention` for rows [L, H]."""
+
+    def __init__(self, attention: Attention) -> None:
+        self.heads, self.kv_heads, self.head_dim = attention.heads, attention.kv_heads, attention.head_dim
+        self.q_width, self.kv_width = attention.q_width, attention.kv_width
+        self.qkvr, self.o = few_rows(attention.qkvr_proj), few_rows(attention.o_proj)
+        self.kv_conv = Conv(attention.kv_conv)
+        # Queries and keys are normed together; the scale of the scores goes with the queries.
+        q = mx.broadcast_to(attention.q_norm / self.head_dim, (self.heads, self.head_dim))
+        k = mx.broadcast_to(attention.k_norm, (self.kv_heads, self.head_dim))
+        self.norm = Norm(mx.concatenate([q, k]), attention.eps)
+        self.bank, self.extent = attention.bias.bank, attention.bias.extent
+        self.far = -math.inf if attention.bias.windowed else 0.0
+        self.log_scaling, self.log_alpha = attention.log_scaling, attention.log_alpha
+
+    def __call__(self, x: mx.array, cache: LayerCache) -> mx.array:
+        """Normed rows [L, H] -> [L, H]; keys and values join the cache."""
+        length, position = x.shape[0], cache.offset
+        q, kv, r = mx.split(self.qkvr(x), [self.q_width, self.q_width + 2 * self.kv_width], axis=-1)
+        k, v = mx.split(self.kv_conv(kv, cache.kv_conv), 2, axis=-1)
+        qk = mx.concatenate([q, k], axis=-1).reshape(length, self.heads + self.kv_heads, self.head_dim)
+        q, k = mx.split(self.norm(qk).swapaxes(0, 1), [self.heads], axis=0)
+        band = r.reshape(length, self.heads, -1).swapaxes(0, 1) @ self.bank
+        scale = None
+        if self.log_scaling is not None:
+            scale = log_scale(position, length, self.log_scaling, self.log_alpha)
+        if scale is not None:
+            q, band = q * scale, band * scale
+        view = cache.kv.append(k[None], v.reshape(1, length, self.kv_heads, self.head_dim).swapaxes(1, 2))
+        keys = view.keys.shape[2]
+        grouped = (self.kv_heads, self.heads // self.kv_heads * length)
+        scores = q.reshape(*grouped, self.head_dim) @ view.keys.squeeze(0).swapaxes(1, 2)
+        weights = mx.softmax(scores + self.mask(band, position, view).reshape(*grouped, keys), axis=-1)
+        out = (weights @ view.values.squeeze(0)).reshape(self.heads, length, self.head_dim)
+        return self.o(out.swapaxes(0, 1).reshape(length, self.q_width))
+
+    def mask(self, band: mx.array, position: int, view: KeyView) -> mx.array:
+        """The bias [heads, L, extent] of L queries at `position`, ... as mask [heads, L, keys], see `RelativeBias`."""
+        heads, length, _ = band.shape
+        keys = view.keys.shape[2]
+        left = length + position - view.first - self.extent
+        parts = [band[..., -left:]] if left < 0 else [band]
+        if left > 0:
+            parts.insert(0, mx.full((heads, length, left), self.far))
+        right = keys + length - 1 - max(left, 0) - parts[-1].shape[-1]
+        wide = mx.concatenate([*parts, mx.full((heads, length, right), -math.inf)], axis=-1)
+        if length == 1:
+            return wide
+        width = wide.shape[-1] - 1
+        flat = wide.reshape(heads, -1)[:, length - 1 : length - 1 + length * width]
+        return flat.reshape(heads, length, width)[..., :keys]
+
+
+class FewRowDense:
+    """`DenseMLP` for rows [L, H]."""
+
+    def __init__(self, mlp: DenseMLP) -> None:
+        self.gate_up, self.down, self.scale = few_rows(mlp.gate_up_proj), few_rows(mlp.down_proj), mlp.global_scale
+
+    def __call__(self, x: mx.array) -> mx.array:
+        gate, up = mx.split(self.gate_up(x), 2, axis=-1)
+        return self.down(silu(gate) * up) * self.scale
+
+
+class FewRowMoE:
+    """`MoE` for rows [L, H]."""
+
+    def __init__(self, mlp: MoE) -> None:
+        self.routed, self.shared = FewRowMixture(mlp), mlp.shared
+        self.gate_up, self.down = few_rows(mlp.shared_gate_up), few_rows(mlp.shared_down)
+
+    def __call__(self, x: mx.array) -> mx.array:
+        length = x.shape[0]
+        weights, chosen = self.routed.route(x)
+        routed, shared = mx.split(weights, [self.routed.count], axis=-1)
+        gate, up = mx.split(self.gate_up(x), 2, axis=-1)
+        act = (silu(gate) * up).reshape(length, self.shared, -1) * shared[..., None]
+        return self.routed(x, routed, chosen) + self.down(act.reshape(length, -1))
+
+
+class CPULayer:
+    """`DecoderLayer` for rows [L, H] of at most `FEW_ROWS`; weights are shared with it.
+
+    Args:
+        layer: one that `suits`.
+    """
+
+    def __init__(self, layer: DecoderLayer) -> None:
+        self.attn_norm, self.mlp_norm = Norm(layer.attn_norm, layer.eps), Norm(layer.mlp_norm, layer.eps)
+        self.attn = FewRowAttention(layer.attn)
+        self.mlp = FewRowDense(layer.mlp) if isinstance(layer.mlp, DenseMLP) else FewRowMoE(layer.mlp)
+        self.attn_conv, self.mlp_conv = Conv(layer.attn_conv), Conv(layer.mlp_conv)
+
+    def __call__(self, x: mx.array, cache: LayerCache) -> mx.array:
+        """[L, H] -> [L, H]; keys and values join the cache."""
+        x = x + self.attn_conv(self.attn(self.attn_norm(x), cache), cache.attn_conv)
+        return x + self.mlp_conv(self.mlp(self.mlp_norm(x)), cache.mlp_conv)
+
+
+def suits(layer: DecoderLayer) -> bool:
+    """Whether `CPULayer` computes this layer: float32 on the CPU, plain matrices, few experts."""
+    if mx.default_device() != mx.cpu or layer.attn_norm.dtype != mx.float32:
+        return False
+    matrices = [layer.attn.qkvr_proj, layer.attn.o_proj]
+    if isinstance(layer.mlp, MoE):
+        matrices += [layer.mlp.shared_gate_up, layer.mlp.shared_down]
+        if not fits(layer.mlp.routed):
+            return False
+    return all(isinstance(matrix, Dense) for matrix in matrices)

@@ -1,0 +1,82 @@
+"""Routed experts for a few rows on the CPU: every expert in use is read once, by one product for all rows.
+
+`mx.segmented_mm` multiplies ranges of the shared dimension: with the experts' matrices below each other, [E * in, out],
+range e is expert e, and an expert that no row chose is an empty range. The choice thereby stays on the device; rows
+that did not choose an expert give it weight 0.
+"""
+
+from __future__ import annotations
+
+import mlx.core as mx
+
+from engine.model.linear import Dense
+from engine.model.mlp import MoE, RoutedExperts, silu
+
+_MOST_EXPERTS = 32
+"""Every expert costs an empty product and a copy of the rows, in use or not."""
+
+
+def fits(experts: RoutedExperts) -> bool:
+    """Whether `FewRowExperts` can stand in for these experts."""
+    matrices = (experts.gate_proj, experts.up_proj, experts.down_proj)
+    return (
+        experts.gate_scale is None
+        and experts.out_scale is None
+        and experts.gate_proj.shape[0] <= _MOST_EXPERTS
+        and all(isinstance(m, Dense) and m.weight.dtype == mx.float32 for m in matrices)
+    )
+
+
+class FewRowMixture:
+    """What `MoE` computes, for a few rows; weights are shared with it.
+
+    Args:
+        mixture: with experts that `fits`.
+    """
+
+    def __init__(self, mixture: MoE) -> None:
+        experts = mixture.routed
+        self.count, self.width, self.hidden = experts.gate_proj.shape
+        self.top_k, self.shared = mixture.top_k, mixture.shared
+        self.router = mx.contiguous(mixture.router.T)
+        self.router_bias, self.router_scale = mixture.router_bias, mixture.router_scale
+        self.gate, self.up, self.down = (_by_input(m) for m in (experts.gate_proj, experts.up_proj, experts.down_proj))
+        self.ids = mx.arange(self.count)
+        inputs = mx.array([[self.hidden], [self.width]], mx.uint32)
+        self.lengths, self.starts = inputs, mx.arange(self.count).astype(mx.uint32)[None] * inputs
+        """[2, 1] and [2, E]: length and start of an expert's range in gate and up, and in down."""
+        mx.eval(self.router, self.gate, self.up, self.down, self.ids, self.lengths, self.starts)
+
+    def route(self, x: mx.array) -> tuple[mx.array, mx.array]:
+        """[L, H] -> weights of all routed and shared experts [L, E + S], 0 where not chosen; who was chosen [L, E].
+
+        softmax(logsigmoid(z)) over the experts in play is sigmoid(z) divided by its sum over them.
+        """
+        scores = mx.sigmoid(x @ self.router)
+        choice = -(scores[:, : self.count] + self.router_bias)
+        ids = mx.argpartition(choice, self.top_k - 1, axis=-1)[:, : self.top_k]
+        chosen = (ids[..., None] == self.ids).any(axis=1)
+        weights = scores * mx.concatenate([chosen, mx.ones((x.shape[0], self.shared), mx.bool_)], axis=1)
+        return weights * (self.router_scale / weights.sum(axis=-1, keepdims=True)), chosen
+
+    def ranges(self, chosen: mx.array) -> tuple[mx.array, mx.array]:
+        """Ranges [E, 2] of the experts in use in gate and up, and in down."""
+        used = chosen if chosen.shape[0] == 1 else chosen.any(axis=0, keepdims=True)
+        ranges = mx.stack([self.starts, self.starts + used * self.lengths], axis=-1)
+        wide, narrow = mx.split(ranges, 2)
+        return wide.squeeze(0), narrow.squeeze(0)
+
+    def __call__(self, x: mx.array, weights: mx.array, chosen: mx.array) -> mx.array:
+        """The routed experts' sum [L, H], of rows [L, H] with weights [L, E] and choices [L, E]."""
+        wide, narrow = self.ranges(chosen)
+        rows = mx.tile(x, (1, self.count))
+        gate, up = mx.segmented_mm(rows, self.gate, wide), mx.segmented_mm(rows, self.up, wide)
+        act = silu(gate) * up * weights.T[..., None]
+        return mx.segmented_mm(act.swapaxes(0, 1).reshape(x.shape[0], -1), self.down, narrow).sum(axis=0)
+
+
+def _by_input(matrix: object) -> mx.array:
+    """[E, out, in] -> [E * in, out]; no copy where `lay_out_experts` has been over the parameters."""
+    assert isinstance(matrix, Dense)
+    count, outputs, inputs = matrix.shape
+    return mx.contiguous(matrix.weight.swapaxes(1, 2)).reshape(count * inputs, outputs)
