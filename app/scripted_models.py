@@ -132,7 +132,7 @@ def estimate(available: int) -> Estimate:
         layers=layers,
         draft_log=104_000_000,
         step=1_050_000_000,
-        mask_row=393_216,
+        regrow_row=8_192,
         largest=2_415_000_000,
         max_context=1_048_576,
     )

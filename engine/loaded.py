@@ -77,6 +77,7 @@ class Engine:
         draft_kind: DraftKind = "auto",
         dtype: str = "auto",
         keep_quantized: bool | None = None,
+        quantize_rest: int | None = None,
         progress: Progress | None = None,
     ) -> Engine:
         """Load a checkpoint directory.
@@ -84,7 +85,7 @@ class Engine:
         Args:
             draft_directory: where the MTP head lies, if not in `directory`.
             draft_kind: "none" leaves the head out, "auto" goes on without one that is missing, "mtp" insists.
-            dtype, keep_quantized: see `engine.weights.load.load_model`.
+            dtype, keep_quantized, quantize_rest: see `engine.weights.load.load_model`.
 
         Raises:
             UserError: anything that is wrong with the files; for `draft_kind` "mtp" also a missing head, and for
@@ -110,7 +111,13 @@ class Engine:
         template = ChatTemplate.from_directory(directory)
 
         share = 0.9 if with_head else 1.0
-        weights = load_model(directory, dtype=dtype, keep_quantized=keep_quantized, progress=report(0.0, share))
+        weights = load_model(
+            directory,
+            dtype=dtype,
+            keep_quantized=keep_quantized,
+            quantize_rest=quantize_rest,
+            progress=report(0.0, share),
+        )
         backbone = Backbone(weights.config, weights.params, activation_dtype(dtype))
         head, reason, reports = None, None, [weights.report]
         if with_head:
@@ -120,6 +127,7 @@ class Engine:
                     target=weights.config,
                     dtype=dtype,
                     keep_quantized=keep_quantized,
+                    quantize_rest=quantize_rest,
                     progress=report(share, 1.0 - share),
                 )
             except HeadError as error:

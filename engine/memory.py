@@ -10,10 +10,10 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from math import prod
 from pathlib import Path
 
 import mlx.core as mx
@@ -23,15 +23,22 @@ from engine.config import ModelConfig, TextConfig
 from engine.decode.stateful import PRIME_ROWS
 from engine.decode.target import PREFILL_CHUNK
 from engine.errors import HeadError
+from engine.model.blockwise import KEY_BLOCK, QUERY_BLOCK
+from engine.weights.geometry import Size, target_size
 from engine.weights.head import HeadMissing, check_head_matches, find_head
 from engine.weights.load import activation_dtype, plan_backbone, plan_head
 from engine.weights.plan import Module
+from engine.weights.recipe import Recipe, quantize_rest_recipe
+from engine.weights.rename import published_name
+from engine.weights.targets import Target, backbone_targets, head_targets
 
 KEPT_TURNS = 4
 """States of earlier turns that a session keeps, see `engine.history.Boundaries`."""
 _COMPACT_ROWS = 2 * (ROLLBACK_ROWS + 3)
-_MASKS = 6
-"""Copies of a layer's attention mask that exist at once, as measured on the CPU: padding and shifting copy it."""
+_BLOCKS = 8
+"""Score blocks of an attention call that exist at once, as measured on the CPU: the mask's copies and a few parts."""
+_REGROWN = 2
+"""Layers whose keys exist twice at once when a cache grows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +77,9 @@ class Footprint:
     draft_log: int
     """Hidden rows that the drafter keeps."""
     step: int
-    """Activations of one prefill step, without the attention mask."""
-    mask_row: int
-    """The attention masks of one prefill step, per token of context."""
+    """Activations of one prefill step, see `engine.model.blockwise` for attention's share."""
+    regrow_row: int
+    """What growing caches copy, per token of context."""
     largest: int
     """The largest module, which exists twice while it is read."""
     max_context: int
@@ -90,29 +97,36 @@ class Footprint:
 
     def working(self, context: int) -> int:
         """What loading or a forward needs for a moment."""
-        return max(self.largest, self.step + self.mask_row * context)
+        return max(self.largest, self.prefill(context))
+
+    def prefill(self, context: int) -> int:
+        """What a prefill step needs for a moment, the last of `context` tokens."""
+        return self.step + self.regrow_row * context
 
     def total(self, context: int) -> int:
         return self.weights + self.head + self.cache(context) + self.working(context)
 
 
 def footprint(
-    directory: Path, head_directory: Path | None = None, *, dtype: str = "auto", keep_quantized: bool | None = None
+    directory: Path,
+    head_directory: Path | None = None,
+    *,
+    dtype: str = "auto",
+    keep_quantized: bool | None = None,
+    quantize_rest: int | None = None,
 ) -> Footprint:
     """Look at a checkpoint, and at the head that it would be used with, without reading their data.
 
     Args:
         head_directory: where the MTP head lies; None = there is none to load.
-        dtype, keep_quantized: as `engine.weights.load.load_model`.
+        dtype, keep_quantized, quantize_rest: as `engine.weights.load.load_model`.
 
     Raises:
         ConfigError, CheckpointError: the checkpoint cannot be loaded at all.
-        UserError: an unusable dtype.
+        UserError: an unusable dtype or number of bits.
     """
-    activation = activation_dtype(dtype)
-    keep = mx.default_device() == mx.gpu if keep_quantized is None else keep_quantized
+    activation, keep, rest = activation_dtype(dtype), _keeps(keep_quantized), quantize_rest_recipe(quantize_rest)
     config = ModelConfig.from_directory(directory)
-    text = config.text
     backbone = plan_backbone(directory, config).modules
     head: tuple[Module, ...] = ()
     blocks: tuple[bool, ...] = ()
@@ -122,25 +136,75 @@ def footprint(
             blocks, head = _head(config, head_directory)
         except HeadError as error:
             problem = error.title
-    item = activation.size
-    step, mask = _forward(text, item)
-    sizes = [loaded_bytes(module, activation, keep) for module in backbone]
+    weights = [loaded_bytes(module, activation, keep, rest) for module in backbone]
+    drafter = [loaded_bytes(module, activation, keep, rest) for module in head]
+    return _footprint(config.text, activation, weights=weights, head=drafter, blocks=blocks, problem=problem)
+
+
+def footprint_of_config(
+    config: ModelConfig,
+    *,
+    with_head: bool = True,
+    dtype: str = "auto",
+    keep_quantized: bool | None = None,
+    quantize_rest: int | None = None,
+) -> Footprint:
+    """The same from a config alone, before anything is downloaded; packed where its quantization block says so.
+
+    Args:
+        with_head: count the MTP head that the config announces.
+
+    Raises:
+        CheckpointError: the quantization block cannot be used.
+        UserError: an unusable dtype or number of bits.
+    """
+    activation, keep, rest = activation_dtype(dtype), _keeps(keep_quantized), quantize_rest_recipe(quantize_rest)
+    size = target_size(config.quantization if keep else None, activation, rest)
+    mtp = config.mtp if with_head else None
+    weights = _by_tensor(backbone_targets(config.text), size)
+    head = [] if mtp is None else _by_tensor(head_targets(config.text, mtp), size)
+    return _footprint(config.text, activation, weights=weights, head=head, blocks=mtp.sliding if mtp else ())
+
+
+def _by_tensor(targets: Mapping[str, Target], size: Size) -> list[int]:
+    """Bytes of the parameters that each tensor of the published layout holds."""
+    sums = Counter[str]()
+    for target in targets.values():
+        if not target.optional:
+            sums[published_name(target.name)] += size(target)
+    return list(sums.values())
+
+
+def _footprint(
+    text: TextConfig,
+    dtype: mx.Dtype,
+    *,
+    weights: Sequence[int],
+    head: Sequence[int],
+    blocks: Sequence[bool],
+    problem: str | None = None,
+) -> Footprint:
+    layers = _layers(text, (*text.sliding, *blocks), dtype.size)
     return Footprint(
-        weights=sum(sizes),
-        head=sum(loaded_bytes(module, activation, keep) for module in head),
+        weights=sum(weights),
+        head=sum(head),
         depths=len(blocks),
-        layers=_layers(text, (*text.sliding, *blocks), item),
-        draft_log=len(blocks) * (PRIME_ROWS + ALIGN + PREFILL_CHUNK) * text.hidden_size * item,
-        step=step,
-        mask_row=mask,
-        largest=max(sizes, default=0),
+        layers=layers,
+        draft_log=len(blocks) * (PRIME_ROWS + ALIGN + PREFILL_CHUNK) * text.hidden_size * dtype.size,
+        step=_forward(text, dtype.size),
+        regrow_row=_REGROWN * max((kind.row for kind in layers if kind.window is None and kind.count), default=0),
+        largest=max((*weights, *head), default=0),
         max_context=text.max_positions,
         head_problem=problem,
     )
 
 
-def loaded_bytes(module: Module, dtype: mx.Dtype, keep_quantized: bool) -> int:
-    """Bytes of the arrays that `engine.weights.assemble` makes of a module."""
+def _keeps(keep_quantized: bool | None) -> bool:
+    return mx.default_device() == mx.gpu if keep_quantized is None else keep_quantized
+
+
+def loaded_bytes(module: Module, dtype: mx.Dtype, keep_quantized: bool, rest: Recipe | None = None) -> int:
+    """Bytes of the arrays that `engine.weights.load` makes of a module."""
     scales = module.tensors.get("scales", module.tensors.get("scale"))
     if module.quantization is not None and scales is not None and keep_quantized:
         routed = all(".experts." in target.name for target in module.targets)
@@ -150,7 +214,8 @@ def loaded_bytes(module: Module, dtype: mx.Dtype, keep_quantized: bool) -> int:
                 # Scales and biases in half precision are brought to the activation dtype.
                 total += sum(info.nbytes for leaf, info in module.tensors.items() if leaf in ("scales", "biases"))
             return total
-    return sum(prod(target.shape) * (4 if target.kind == "float32" else dtype.size) for target in module.targets)
+    size: Size = target_size(None, dtype, rest)
+    return sum(size(target) for target in module.targets)
 
 
 def available_memory() -> int | None:
@@ -218,16 +283,17 @@ def _layers(text: TextConfig, sliding: Sequence[bool], item: int) -> tuple[Layer
     return tuple(kinds)
 
 
-def _forward(text: TextConfig, item: int) -> tuple[int, int]:
-    """Bytes of one prefill step without masks, and of its masks per token of context.
+def _forward(text: TextConfig, item: int) -> int:
+    """Bytes of one prefill step.
 
     Counted are the arrays of the widest layer, twice, since two layers may be in flight; every route of a token to an
-    expert has rows of its own.
+    expert has rows of its own. Attention adds blocks of float32 scores, see `engine.model.blockwise`.
     """
     routes = max(text.experts_per_token * text.expert_width, 0)
     shared = text.num_shared_experts * text.expert_width
-    wide = max(3 * text.dense_width, 3 * (routes + shared) + 2 * text.experts_per_token * text.hidden_size)
+    wide = max(3 * text.dense_width, 3 * (routes + shared) + 4 * text.experts_per_token * text.hidden_size)
     attention = max((text.global_attention, text.sliding_attention), key=lambda a: a.heads * a.head_dim)
-    heads = 4 * attention.heads * attention.head_dim + attention.heads * attention.extent
-    step = 2 * PREFILL_CHUNK * (wide + heads + 6 * text.hidden_size) * item
-    return step, _MASKS * PREFILL_CHUNK * text.global_attention.heads * item
+    heads = 4 * attention.heads * attention.head_dim
+    keys = KEY_BLOCK + text.global_attention.extent + QUERY_BLOCK
+    blocks = _BLOCKS * text.global_attention.heads * QUERY_BLOCK * keys * 4
+    return 2 * PREFILL_CHUNK * (wide + heads + 6 * text.hidden_size) * item + blocks

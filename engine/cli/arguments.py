@@ -98,6 +98,12 @@ def add_checkpoint_options(parser: argparse.ArgumentParser, *, positional: bool 
     )
     group.add_argument("--dtype", choices=["auto", "f32", "bf16"], default="auto", help="precision of the activations")
     group.add_argument("--keep-quantized", action="store_true", help="do not expand quantized weights on the CPU")
+    group.add_argument(
+        "--quantize-rest",
+        type=int,
+        choices=[8, 4],
+        help="pack what would be held unquantized while loading, but for embedding and routed experts",
+    )
 
 
 def _block_size(text: str) -> int | None:

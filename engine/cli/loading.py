@@ -29,6 +29,7 @@ def load_engine(args: argparse.Namespace, terminal: Terminal) -> Engine:
             draft_kind=args.draft_kind,
             dtype=args.dtype,
             keep_quantized=args.keep_quantized or None,
+            quantize_rest=args.quantize_rest,
             progress=terminal.progress,
         )
     finally:

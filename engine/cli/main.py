@@ -16,7 +16,20 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import engine
-from engine.cli import bench, chat, convert, download, draft_report, generate, info, inspect_, models, parity, plan
+from engine.cli import (
+    bench,
+    chat,
+    convert,
+    download,
+    draft_report,
+    generate,
+    info,
+    inspect_,
+    models,
+    parity,
+    plan,
+    plan_memory,
+)
 from engine.cli.arguments import Parser
 from engine.cli.streams import flush_output, prepare_output, silence_failed_output
 from engine.errors import UserError
@@ -35,7 +48,20 @@ def build_parser() -> Parser:
     )
     parser.add_argument("--version", action="version", version=f"inkstand {engine.__version__}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command", required=True)
-    for command in (chat, generate, plan, download, models, convert, inspect_, draft_report, bench, parity, info):
+    for command in (
+        chat,
+        generate,
+        plan,
+        plan_memory,
+        download,
+        models,
+        convert,
+        inspect_,
+        draft_report,
+        bench,
+        parity,
+        info,
+    ):
         command.add_parser(subparsers)
     return parser
 

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import mlx.core as mx
 
 from engine.config import ModelConfig, MTPConfig
 from engine.errors import CheckpointError, HeadError, UserError
+from engine.model.linear import Dense
 from engine.model.params import Parameter, Params, arrays_of
 from engine.weights.assemble import SecondScales, assemble, is_identity_scale
 from engine.weights.files import list_files, read_headers
 from engine.weights.head import HeadFound, HeadMissing, check_head_matches, find_head, head_config
-from engine.weights.packing import describe, read_declared
+from engine.weights.packing import describe, matrices, read_declared
 from engine.weights.plan import Plan, make_plan
 from engine.weights.read import LoadProgress, Progress, read_modules
+from engine.weights.recipe import Recipe, quantize, quantize_rest_recipe
 from engine.weights.rename import Scope, scope_of
 from engine.weights.targets import backbone_targets, head_targets
 
@@ -52,6 +54,8 @@ class LoadReport:
     expanded: bool
     """Whether packed matrices were expanded to the activation dtype."""
     notes: tuple[str, ...]
+    quantized: Mapping[str, int] = field(default_factory=dict[str, int])
+    """How matrices were packed while loading -> how many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +89,12 @@ def activation_dtype(name: str = "auto") -> mx.Dtype:
 
 
 def load_model(
-    directory: Path | str, *, dtype: str = "auto", keep_quantized: bool | None = None, progress: Progress | None = None
+    directory: Path | str,
+    *,
+    dtype: str = "auto",
+    keep_quantized: bool | None = None,
+    quantize_rest: int | None = None,
+    progress: Progress | None = None,
 ) -> LoadedWeights:
     """Load the backbone of a checkpoint directory.
 
@@ -94,20 +103,22 @@ def load_model(
         dtype: auto, f32 or bf16.
         keep_quantized: keep packed matrices packed; None keeps them on a GPU and expands them on the CPU, whose
             quantized kernels are slow.
+        quantize_rest: 8 or 4 bits for the matrices that would be held unquantized, see
+            `engine.weights.recipe.quantize_rest_recipe`; the embedding stays exact. None leaves them as they are.
         progress: called after every module.
 
     Raises:
         ConfigError: config.json is missing or wrong.
         CheckpointError: files or tensors are missing, unexpected, damaged, wrongly shaped, or not finite.
-        UserError: an unusable dtype.
+        UserError: an unusable dtype or number of bits.
     """
     directory = Path(directory)
-    activation = activation_dtype(dtype)
+    activation, rest = activation_dtype(dtype), quantize_rest_recipe(quantize_rest)
     config = ModelConfig.from_directory(directory)
     plan = plan_backbone(directory, config)
     if plan.problems:
         raise plan.problems.error(directory)
-    params, report = _materialise(plan, activation, keep_quantized, progress)
+    params, report = _materialise(plan, activation, keep_quantized, rest, progress)
     return LoadedWeights(config, params, report)
 
 
@@ -131,6 +142,7 @@ def load_head(
     target: ModelConfig,
     dtype: str = "auto",
     keep_quantized: bool | None = None,
+    quantize_rest: int | None = None,
     progress: Progress | None = None,
 ) -> HeadWeights:
     """Load the MTP head that a directory holds, for the model that `target` describes.
@@ -143,7 +155,7 @@ def load_head(
         ConfigError, CheckpointError, UserError: as `load_model`.
     """
     directory = Path(directory)
-    activation = activation_dtype(dtype)
+    activation, rest = activation_dtype(dtype), quantize_rest_recipe(quantize_rest)
     found = find_head(directory)
     if isinstance(found, HeadMissing):
         raise HeadError(found.reason, "Add the original checkpoint's mtp.safetensors, or name a directory that has it.")
@@ -153,7 +165,7 @@ def load_head(
     if plan.problems:
         error = plan.problems.error(directory)
         raise HeadError(error.title, error.hint)
-    params, report = _materialise(plan, activation, keep_quantized, progress)
+    params, report = _materialise(plan, activation, keep_quantized, rest, progress)
     return HeadWeights(mtp, params, report)
 
 
@@ -164,14 +176,17 @@ def plan_head(own: ModelConfig, found: HeadFound) -> tuple[MTPConfig, Plan]:
 
 
 def _materialise(
-    plan: Plan, dtype: mx.Dtype, keep_quantized: bool | None, progress: Progress | None
+    plan: Plan, dtype: mx.Dtype, keep_quantized: bool | None, rest: Recipe | None, progress: Progress | None
 ) -> tuple[dict[str, Parameter], LoadReport]:
     """Read, check and convert module after module, so that never more than one of them exists twice."""
     keep = mx.default_device() == mx.gpu if keep_quantized is None else keep_quantized
     params: dict[str, Parameter] = {}
     second = SecondScales()
+    quantized, left = Counter[str](), list[str]()
     for module, arrays in read_modules(plan.modules, progress):
         made = assemble(module, arrays, dtype, keep, second)
+        if rest is not None:
+            made = {name: _packed(name, value, rest, quantized, left) for name, value in made.items()}
         mx.eval([part for value in made.values() for part in arrays_of(value)])
         params.update(made)
     params.update(second.parameters())
@@ -187,6 +202,26 @@ def _materialise(
         skipped={key: tuple(info.name for info in infos) for key, infos in plan.skipped.items()},
         packing=packing,
         expanded=not keep and any(module.quantization for module in plan.modules),
-        notes=plan.notes,
+        notes=(*plan.notes, *_rest_notes(quantized, left)),
+        quantized=quantized,
     )
     return params, report
+
+
+def _packed(name: str, value: Parameter, rest: Recipe, quantized: Counter[str], left: list[str]) -> Parameter:
+    """An unquantized matrix as `rest` wants it; counts what was packed, and names what no group size divides."""
+    if not isinstance(value, Dense) or not rest.wants(name):
+        return value
+    packing = rest.of(name, value.shape[-1])
+    if packing is None:
+        left.append(name)
+        return value
+    quantized[describe(packing)] += 1
+    return quantize(value.weight, packing)
+
+
+def _rest_notes(quantized: Mapping[str, int], left: Sequence[str]) -> list[str]:
+    notes = [f"{matrices(count)} quantized while loading: {how}." for how, count in quantized.items()]
+    if left:
+        notes.append(f"{matrices(len(left))} left unquantized, as no group size divides the rows: {', '.join(left)}.")
+    return notes

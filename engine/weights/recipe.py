@@ -41,6 +41,11 @@ class Recipe:
     strict: bool = True
     """Whether `default` is also asked of modules that are packed in another way already, which cannot be met."""
 
+    def wants(self, target: str) -> bool:
+        """Whether a parameter's class has a setting."""
+        kind = module_class(target)
+        return kind != "other" and self.classes.get(kind, self.default) is not None
+
     def of(self, target: str, columns: int) -> Quantization | None:
         """For one parameter with `columns` inputs: its class's setting, in smaller groups if they must divide."""
         kind = module_class(target)
@@ -55,6 +60,21 @@ class Recipe:
     def of_packed(self, target: str, columns: int) -> Quantization | None:
         """As `of`, for a parameter that is packed already; None leaves it so."""
         return self.of(target, columns) if self.strict or module_class(target) in self.classes else None
+
+
+REST_BITS = (8, 4)
+_REST: tuple[ModuleClass, ...] = ("lm_head", "attention", "dense", "shared", "mtp")
+
+
+def quantize_rest_recipe(bits: int | None) -> Recipe | None:
+    """The recipe for what checkpoints with packed experts often leave unquantized: all matrices but embedding and
+    routed experts, affine in groups of 64. None for None. Raises `UserError` for other bits than 8 and 4.
+    """
+    if bits is None:
+        return None
+    if bits not in REST_BITS:
+        raise UserError(f"The rest cannot be quantized to {bits} bits.", f"Use {' or '.join(map(str, REST_BITS))}.")
+    return Recipe(None, dict.fromkeys(_REST, Quantization(64, bits)))
 
 
 def setting(bits: int, group_size: int = 64, mode: str = "affine") -> Quantization:

@@ -1,0 +1,111 @@
+"""The memory plan against a run: a long prefill of a few layers of a geometry, with random weights."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from dataclasses import dataclass
+
+import mlx.core as mx
+
+from engine.config import ModelConfig, TextConfig
+from engine.decode.target import PREFILL_CHUNK, Target
+from engine.memory import Footprint, footprint_of_config
+from engine.model.backbone import Backbone
+from engine.model.linear import Dense
+from engine.model.params import Parameter, arrays_of
+from engine.weights.load import activation_dtype
+from engine.weights.targets import Target as Parameters
+from engine.weights.targets import backbone_targets
+
+_VOCABULARY = 1024
+_EXPERTS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class LongPrefill:
+    """What a prefill of `context` tokens took beside the weights, and what the plan says of these layers."""
+
+    context: int
+    layers: int
+    experts: int
+    seconds: float
+    measured: int
+    """Bytes: the peak without the weights."""
+    planned: int
+    """Bytes: caches and working memory of the plan."""
+
+
+def slice_of(text: TextConfig, layers: int) -> TextConfig:
+    """A geometry with its first global layers and its first sliding ones, in turn, of every width but two.
+
+    Vocabulary and number of experts are cut down: prefill reads more weights with them and holds nothing else.
+    """
+    kinds = [[i for i, sliding in enumerate(text.sliding) if sliding is kind] for kind in (False, True)]
+    chosen: list[int] = []
+    while len(chosen) < min(layers, text.num_layers):
+        for kind in kinds:
+            if kind and len(chosen) < layers:
+                chosen.append(kind.pop(0))
+    chosen.sort()
+    experts = max(min(text.num_experts, _EXPERTS), text.experts_per_token)
+    return dataclasses.replace(
+        text,
+        sliding=tuple(text.sliding[i] for i in chosen),
+        dense=tuple(text.dense[i] for i in chosen),
+        vocab_size=min(text.vocab_size, _VOCABULARY),
+        unpadded_vocab_size=min(text.unpadded_vocab_size, _VOCABULARY),
+        num_experts=experts,
+    )
+
+
+def random_parameters(text: TextConfig, dtype: mx.Dtype) -> dict[str, Parameter]:
+    """Seeded values of a size that keeps activations finite: matrices keep the norm of their input."""
+    result: dict[str, Parameter] = {}
+    for i, target in enumerate(backbone_targets(text).values()):
+        if not target.optional:
+            result[target.name] = _random(target, dtype, mx.random.key(i))
+    return result
+
+
+def _random(target: Parameters, dtype: mx.Dtype, key: mx.array) -> Parameter:
+    if target.kind == "matrix":
+        weight = mx.random.normal(target.shape, dtype=dtype, scale=target.shape[-1] ** -0.5, key=key)
+        mx.eval(weight)
+        return Dense(weight)
+    kept = mx.float32 if target.kind == "float32" else dtype
+    if len(target.shape) == 1:
+        return mx.ones(target.shape, kept)
+    return mx.random.normal(target.shape, dtype=kept, scale=0.1, key=key)
+
+
+def run_long_prefill(config: ModelConfig, *, context: int, layers: int, dtype: str = "auto") -> LongPrefill:
+    """Prefill `context` tokens through `layers` layers of a geometry (global and sliding in turn) and measure.
+
+    Raises:
+        UserError: an unusable dtype.
+    """
+    text = slice_of(config.text, layers)
+    config = dataclasses.replace(config, text=text, mtp=None, quantization=None)
+    activation = activation_dtype(dtype)
+    plan: Footprint = footprint_of_config(config, dtype=dtype)
+    params = random_parameters(text, activation)
+    backbone = Backbone(config, params, activation)
+    mx.eval([part for value in params.values() for part in arrays_of(value)])
+    mx.clear_cache()
+    held = mx.get_active_memory()
+    mx.reset_peak_memory()
+    target = Target(backbone)
+    ids = [(7919 * i + 5) % text.unpadded_vocab_size for i in range(context)]
+    began = time.perf_counter()
+    for _ in target.prefill(ids, PREFILL_CHUNK, lambda _hidden, _ids: None):
+        pass
+    seconds = time.perf_counter() - began
+    return LongPrefill(
+        context=context,
+        layers=text.num_layers,
+        experts=text.num_experts,
+        seconds=seconds,
+        measured=mx.get_peak_memory() - held,
+        planned=plan.cache(context) + plan.prefill(context),
+    )

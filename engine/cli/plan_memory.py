@@ -1,0 +1,147 @@
+"""`inkstand plan-memory`: what a checkpoint will hold in memory, against what there is."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from engine.cli.arguments import Subparsers, UsageError, positive
+from engine.cli.loading import checkpoint_directories
+from engine.cli.terminal import Terminal
+from engine.cli.units import duration, size
+from engine.wording import counted
+
+if TYPE_CHECKING:
+    from engine.bench.long_prefill import LongPrefill
+    from engine.config import ModelConfig
+    from engine.memory import Footprint
+
+_CONTEXT = 32768
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Adds the command's options."""
+    parser = subparsers.add_parser("plan-memory", help="show what a model will hold in memory, without loading it")
+    parser.set_defaults(run=run, draft_kind="auto")
+    parser.add_argument(
+        "model", nargs="?", type=Path, metavar="MODEL", help="directory, or owner/name of a downloaded one"
+    )
+    parser.add_argument("--config", type=Path, metavar="FILE", help="a config.json alone, before its weights are there")
+    parser.add_argument("--draft-model", type=Path, metavar="DIR", help="directory with the MTP head")
+    parser.add_argument("--no-head", action="store_true", help="without the MTP head")
+    parser.add_argument(
+        "--context", type=positive, metavar="N", help=f"tokens ({_CONTEXT}, or the model's own if less)"
+    )
+    parser.add_argument("--dtype", choices=["auto", "f32", "bf16"], default="auto", help="precision of the activations")
+    parser.add_argument("--keep-quantized", action="store_true", help="packed weights stay packed on the CPU")
+    parser.add_argument("--quantize-rest", type=int, choices=[8, 4], help="pack what would be held unquantized")
+    parser.add_argument(
+        "--check", action="store_true", help="prefill so many tokens through layers of random weights, and compare"
+    )
+    parser.add_argument("--layers", type=positive, default=2, metavar="N", help="layers of the check (2)")
+    parser.add_argument("--json", action="store_true", help="print one line of JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints the plan, and the check's result. Raises UserError for what cannot be planned."""
+    from engine.bench.long_prefill import run_long_prefill
+    from engine.memory import available_memory, total_memory
+
+    if args.model is not None and args.config is not None:
+        raise UsageError("MODEL and --config were both given.", "Name a checkpoint, or the config of one.")
+    config, seen = _from_config(args) if args.config is not None else _from_checkpoint(args)
+    context = min(_CONTEXT, seen.max_context) if args.context is None else args.context
+    if context > seen.max_context:
+        raise UsageError(f"--context is {context}; this model takes {seen.max_context} tokens.", "Use fewer.")
+    check = None
+    if args.check:
+        check = run_long_prefill(config, context=context, layers=args.layers, dtype=args.dtype)
+    free, total = available_memory(), total_memory()
+    if args.json:
+        Terminal().write(json.dumps(as_json(seen, context, free, total, check)) + "\n")
+    else:
+        Terminal().write(as_text(seen, context, free, total, check) + "\n")
+    return 0
+
+
+def as_json(
+    seen: Footprint, context: int, free: int | None, total: int | None, check: LongPrefill | None
+) -> dict[str, Any]:
+    """Sizes in bytes; what the system does not tell is null."""
+    result: dict[str, Any] = {
+        "context": context,
+        "weights": seen.weights,
+        "head": seen.head,
+        "depths": seen.depths,
+        "head_problem": seen.head_problem,
+        "cache": seen.cache(context),
+        "cache_per_token": seen.cache_per_token(),
+        "working": seen.working(context),
+        "needed": seen.total(context),
+        "free": free,
+        "machine": total,
+        "headroom": None if free is None else free - seen.total(context),
+    }
+    if check is not None:
+        names = ("context", "layers", "experts", "seconds", "measured", "planned")
+        result["check"] = {name: getattr(check, name) for name in names}
+    return result
+
+
+def as_text(seen: Footprint, context: int, free: int | None, total: int | None, check: LongPrefill | None) -> str:
+    """The plan as the window words it."""
+    needed = seen.total(context)
+    rows = [
+        ("Context", f"{context} tokens", f"of {seen.max_context}"),
+        ("Weights", size(seen.weights), ""),
+        ("MTP head", size(seen.head) if seen.head else "–", counted(seen.depths, "depth") if seen.depths else ""),
+        ("Cache", size(seen.cache(context)), f"{size(seen.cache_per_token())} with every token"),
+        ("Working memory", size(seen.working(context)), "for a moment; estimated"),
+        ("Needed", size(needed), ""),
+        ("Free memory", "–" if free is None else size(free), "" if total is None else f"of {size(total)}"),
+    ]
+    if free is not None:
+        left = free - needed
+        rows.append(("Headroom", size(left) if left >= 0 else f"\N{MINUS SIGN}{size(-left)}", ""))
+    lines = [f"{name:<16}{value:>12}  {note}".rstrip() for name, value, note in rows]
+    if seen.head_problem:
+        lines.append(f"The MTP head is left out: {seen.head_problem}")
+    if check is not None:
+        lines.append(
+            f"Check: {counted(check.layers, 'layer')} of random weights ({counted(check.experts, 'expert')}), "
+            f"{check.context} tokens in {duration(check.seconds)}: "
+            f"{size(check.measured)} beside the weights, {size(check.planned)} planned."
+        )
+    return "\n".join(lines)
+
+
+def _from_checkpoint(args: argparse.Namespace) -> tuple[ModelConfig, Footprint]:
+    from engine.config import ModelConfig
+    from engine.memory import footprint
+    from engine.weights.head import HeadMissing, find_head
+
+    directory, named = checkpoint_directories(args)
+    source = None if args.no_head else named or directory
+    if source is not None and named is None and isinstance(find_head(source), HeadMissing):
+        source = None
+    return ModelConfig.from_directory(directory), footprint(directory, source, **_settings(args))
+
+
+def _from_config(args: argparse.Namespace) -> tuple[ModelConfig, Footprint]:
+    from engine.config import ModelConfig
+    from engine.fields import read_object
+    from engine.memory import footprint_of_config
+
+    path: Path = args.config
+    config = ModelConfig.from_dict(read_object(path), str(path))
+    return config, footprint_of_config(config, with_head=not args.no_head, **_settings(args))
+
+
+def _settings(args: argparse.Namespace) -> dict[str, Any]:
+    return {
+        "dtype": args.dtype,
+        "keep_quantized": args.keep_quantized or None,
+        "quantize_rest": args.quantize_rest,
+    }
