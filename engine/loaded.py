@@ -10,6 +10,7 @@ from engine.config import ModelConfig
 from engine.errors import HeadError
 from engine.model.backbone import Backbone
 from engine.model.mtp import MTPHead, Wiring
+from engine.model.params import lay_out
 from engine.text.template import ChatTemplate
 from engine.text.tokenizer import Tokenizer
 from engine.weights.head import HeadMissing, find_head
@@ -118,6 +119,7 @@ class Engine:
             quantize_rest=quantize_rest,
             progress=report(0.0, share),
         )
+        lay_out(weights.params)
         backbone = Backbone(weights.config, weights.params, activation_dtype(dtype))
         head, reason, reports = None, None, [weights.report]
         if with_head:
@@ -135,6 +137,7 @@ class Engine:
                     raise
                 reason = error.title
             else:
+                lay_out(loaded.params)
                 head = MTPHead(backbone, loaded.config, loaded.params)
                 reports.append(loaded.report)
         else:

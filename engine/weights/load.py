@@ -12,7 +12,7 @@ import mlx.core as mx
 from engine.config import ModelConfig, MTPConfig
 from engine.errors import CheckpointError, HeadError, UserError
 from engine.model.linear import Dense
-from engine.model.params import Parameter, Params, arrays_of
+from engine.model.params import Parameter, arrays_of
 from engine.weights.assemble import SecondScales, assemble, is_identity_scale
 from engine.weights.files import list_files, read_headers
 from engine.weights.head import HeadFound, HeadMissing, check_head_matches, find_head, head_config
@@ -63,7 +63,7 @@ class LoadedWeights:
     """A backbone: its config and its parameters (see `engine.model.params`)."""
 
     config: ModelConfig
-    params: Params
+    params: dict[str, Parameter]
     report: LoadReport
 
 
@@ -72,7 +72,7 @@ class HeadWeights:
     """An MTP head: its geometry and its parameters, all of them under `mtp.`."""
 
     config: MTPConfig
-    params: Params
+    params: dict[str, Parameter]
     report: LoadReport
 
 
