@@ -178,14 +178,14 @@ def test_the_ledger_adds_up_and_follows_the_context(theme: Theme) -> None:
     dialog = ledger(theme, 171_000_000_000)
     assert (dialog.go.text(), dialog.tokens) == ("Load", 8192)
     before = dialog.figures["cache"].text()
-    dialog.context.setCurrentIndex(dialog.context.findData(262144))
+    dialog.context.setCurrentIndex(dialog.context.findData(1048576))
     dialog.context.activated.emit(dialog.context.currentIndex())
     assert dialog.figures["cache"].text() != before
     assert dialog.go.text() == "Load anyway", "a long context does not fit any more"
     chosen: list[int] = []
     dialog.chosen.connect(chosen.append)
     dialog.go.click()
-    assert chosen == [262144]
+    assert chosen == [1048576]
 
 
 def test_the_ledger_without_figures_explains(theme: Theme) -> None:
