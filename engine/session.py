@@ -259,16 +259,19 @@ class Session:
             self._boundaries.record(self.target, self.drafter, logits)
 
         step = loop.first(logits)
-        while True:
-            recorder.token_times(len(step.tokens), time.perf_counter())
-            yield from answer.drain()
-            yield RoundDone(step.tokens, step.drafted, step.accepted, step.seconds, recorder.snapshot())
-            if step.finish is not None or cancel.is_set():
-                break
-            if self.draft_status() != status:
-                status = self.draft_status()
-                yield status
-            step = self._step(loop, recorder)
+        try:
+            while True:
+                recorder.token_times(len(step.tokens), time.perf_counter())
+                yield from answer.drain()
+                yield RoundDone(step.tokens, step.drafted, step.accepted, step.seconds, recorder.snapshot())
+                if step.finish is not None or cancel.is_set():
+                    break
+                if self.draft_status() != status:
+                    status = self.draft_status()
+                    yield status
+                step = self._step(loop, recorder)
+        finally:
+            loop.finish()
         answer.close()
         yield from answer.drain()
         if step.finish is None:
@@ -310,10 +313,10 @@ class Session:
 
     def _step(self, loop: DecodeLoop, recorder: StatsRecorder) -> Step:
         # A block never reads a position beyond the context.
-        drafts = min(self._prepare(), self.context - len(self.target.ids))
+        drafts = most = min(self._prepare(), self.context - len(self.target.ids))
         if drafts and self._policy is not None and self._block_size is None:
             drafts = self._policy.choose(drafts)
-        step = loop.round(drafts) if drafts else loop.plain()
+        step = loop.round(drafts) if drafts else loop.plain(more=not most)
         if self._policy is not None and step.finish is None:
             self._policy.learn(step.drafted, step.accepted, step.seconds)
         recorder.near_ties += step.near_ties

@@ -53,6 +53,7 @@ class DecodeLoop:
     ) -> None:
         self.target, self.drafter, self.sampler, self.stop = target, drafter, sampler, stop
         self.rollback: Rollback = rollback
+        self._ahead: _Ahead | None = None
 
     def first(self, logits: mx.array) -> Step:
         """The token that the prefill's last logits [1, V] give."""
@@ -61,20 +62,39 @@ class DecodeLoop:
         kept, finish = self._emit([to_int(token)])
         return Step(kept, 0, 0, 0, time.perf_counter() - began, finish)
 
-    def plain(self) -> Step:
-        """One row, one token."""
+    def plain(self, *, more: bool = False) -> Step:
+        """One row, one token.
+
+        Args:
+            more: a plain step is likely to follow. Its forward is queued before this one's token is read, so that the
+                device need not wait for the host; `finish` or a round takes it back if it was not wanted.
+        """
         began = time.perf_counter()
-        hidden = self.target.forward(mx.array(self.target.ids[-1:], mx.int32))
-        token, _ = self.sampler.pick(self.target.logits(hidden))
-        mx.eval(token, hidden, self.target.cache.arrays)
-        kept, finish = self._emit([to_int(token)])
-        self._observe(hidden)
+        now = self._ahead or self._launch(mx.array(self.target.ids[-1:], mx.int32))
+        # Penalties count tokens that the host has read.
+        self._ahead = self._launch(now.token) if more and not self.sampler.options.penalised else None
+        kept, finish = self._emit([to_int(now.token)])
+        self._observe(now.hidden)
         return Step(kept, 0, 0, 0, time.perf_counter() - began, finish)
+
+    def finish(self) -> None:
+        """Take back what was queued ahead; the caches then hold all of `target.ids` but the last."""
+        if self._ahead is not None:
+            self.target.trim(1)
+            self._ahead = None
+
+    def _launch(self, token: mx.array) -> _Ahead:
+        """Start the forward of one token [1]."""
+        hidden = self.target.forward(token)
+        picked, _ = self.sampler.pick(self.target.logits(hidden))
+        mx.async_eval(picked, hidden, self.target.cache.arrays)
+        return _Ahead(picked, hidden)
 
     def round(self, drafts: int) -> Step:
         """Propose `drafts` >= 1 tokens, verify them in one forward, keep what stands and one token more."""
         assert self.drafter is not None
         began = time.perf_counter()
+        self.finish()
         target, ids = self.target, self.target.ids
         draft = self.drafter.propose(ids, drafts, self.sampler)
         before = target.mark()
@@ -151,3 +171,11 @@ class _Decision:
     token: int
     hidden: mx.array
     near_ties: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Ahead:
+    """A forward on its way: its token [1] and its hidden row [1, 1, H]."""
+
+    token: mx.array
+    hidden: mx.array
