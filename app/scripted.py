@@ -152,7 +152,7 @@ class ScriptedSession:
         asked = self._block_size or script.depths + 1
         block = min(asked, script.depths + 1)
         if block == asked:
-            return DraftStatus(requested, "mtp", None, "stateful", block)
+            return DraftStatus(requested, "mtp", None, "stateful", block, auto=self._block_size is None)
         reason = f"A block size of {asked} was asked for; the head has {script.depths} depths, so {block} is used."
         return DraftStatus(requested, "mtp", reason, "stateful", block, asked)
 

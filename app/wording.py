@@ -15,6 +15,10 @@ DEFINITIONS = {
     "acceptance_rate": f"Acceptance rate = A/D.\n{LETTERS}",
     "per_position": f"Position i: share of rounds that accepted at least i drafts.\n{LETTERS}",
     "plain_steps": "Steps without a draft are plain steps, never inside R.",
+    "depth": (
+        "Drafts per round = D/R. With the depth on Auto each round takes as many drafts as pay, from what was\n"
+        "accepted and what rounds took lately. Where plain steps are faster, they run, with a few tries in between."
+    ),
     "decode_tps": (
         "Decode tok/s = (N-1)/(t_last - t_first); prefill and time to first token are apart.\n"
         "MTP emits in lumps: while an answer streams this is the last 2.5 s, at the end the whole turn."
@@ -98,11 +102,22 @@ def truth(draft: DraftStatus | None, stats: GenerationStats | None = None) -> tu
     if reason:
         return f"MTP with {ran}: {reason}", True
     plain = f"; {plural(stats.plain_steps, 'plain step')}" if stats is not None and stats.plain_steps else ""
-    return f"MTP with {ran}, as asked{plain}", False
+    mean = drafts_per_round(stats)
+    if draft.auto:
+        ran = "as many drafts as pay" if mean is None else f"as many drafts as pay, {mean:.1f} a round"
+    return f"MTP with {ran}{'' if draft.auto else ', as asked'}{plain}", False
 
 
-def verdict(length: float | None, break_even: float | None) -> str:
-    """The sentence that says whether speculation pays here, or nothing while it cannot be said."""
+def drafts_per_round(stats: GenerationStats | None) -> float | None:
+    return stats.drafted / stats.rounds if stats is not None and stats.rounds else None
+
+
+def verdict(length: float | None, break_even: float | None, *, auto: bool = False) -> str:
+    """The sentence that says whether speculation pays here, or nothing while it cannot be said.
+
+    Args:
+        auto: whether rounds give way to plain steps by themselves.
+    """
     if length is None or break_even is None or break_even <= 0:
         return ""
     gain = length / break_even
@@ -111,4 +126,4 @@ def verdict(length: float | None, break_even: float | None) -> str:
         return f"{head}MTP is {gain:.2f}x faster"
     if gain > 0.995:
         return f"{head}MTP makes no difference"
-    return f"{head}MTP is slower, {gain:.2f}x of plain"
+    return f"{head}MTP is slower, {gain:.2f}x of plain{', so plain steps run' if auto else ''}"

@@ -41,6 +41,8 @@ class PanelState:
     verdict: str = ""
     truth: str = ""
     differs: bool = False
+    depth: int | None = None
+    """Drafts of the latest step while an answer streams; 0 is a plain one."""
     round_tokens: tuple[int, ...] = ()
     """Tokens of each round that carried a draft."""
     rates: tuple[tuple[float, float], ...] = ()
@@ -132,7 +134,7 @@ class StatsController(QObject):
         self._recent.append((moment, len(event.token_ids)))
         if event.drafted:
             self._rounds.append(event.accepted + 1)
-        self.state = replace(self.state, stats=event.stats, prefill=None)
+        self.state = replace(self.state, stats=event.stats, prefill=None, depth=event.drafted)
 
     def end(self) -> None:
         """The answer has ended: whole-turn figures from here on."""
@@ -140,7 +142,7 @@ class StatsController(QObject):
         stats = self.state.stats
         self._clock.learn(self._model, stats)
         rate = None if stats is None else stats.decode_tps
-        self.state = replace(self.state, running=False, prefill=None, rate=rate)
+        self.state = replace(self.state, running=False, prefill=None, depth=None, rate=rate)
         self._refresh()
 
     def show(self, path: Sequence[Message], trace: Callable[[int], Sequence[Round]], context: int | None) -> None:
@@ -182,7 +184,8 @@ class StatsController(QObject):
             break_even = per_round / plain if per_round is not None and plain else None
             state = replace(state, ms_per_plain_step=plain, break_even=break_even)
             if not state.verdict or now - self._verdict_at >= VERDICT_S or not state.running:
-                state = replace(state, verdict=verdict(stats.acceptance_length, break_even))
+                auto = self._draft is not None and self._draft.auto
+                state = replace(state, verdict=verdict(stats.acceptance_length, break_even, auto=auto))
                 self._verdict_at = now
         line, differs = truth(self._draft, stats)
         used = None if stats is None else stats.prompt_tokens + stats.completion_tokens

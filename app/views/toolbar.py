@@ -25,6 +25,8 @@ SAME_TEXT = (
     "sampling it may differ, since the draws fall differently."
 )
 
+AUTO = "Drafts per round: as many as pay, measured while it runs; plain steps where those are faster."
+
 
 @dataclass(frozen=True, slots=True)
 class ModelChoice:
@@ -140,6 +142,8 @@ class Toolbar(Surface):
         self.switch.setToolTip(f"MTP is {state}. {SAME_TEXT}" if self._available else reason or "MTP is not available")
         self._depths, self._depth = depths, depth
         self.depth_button.set_name(f"Drafts per round: {self._depth_title()}")
+        if depth is None:
+            self.depth_button.setToolTip(AUTO)
         self.depth_button.setEnabled(bool(on))
         self.reason.set_text(reason)
         self.reason.setAccessibleName(f"MTP is not available: {reason}")

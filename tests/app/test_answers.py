@@ -79,7 +79,7 @@ def test_a_message_is_answered_and_everything_is_kept(desk: Desk, wait) -> None:
     assert desk.stored(answer.id) == answer
     assert answer.stats is not None
     assert answer.stats["rounds"] > 5
-    assert draft_from_json(answer.draft) == DraftStatus("auto", "mtp", None, "stateful", 5)
+    assert draft_from_json(answer.draft) == DraftStatus("auto", "mtp", None, "stateful", 5, auto=True)
     assert answer.reasoning_tokens
     assert answer.options["sampling"]["seed"] == 7
     trace = desk.history.messages.trace(answer.id)

@@ -13,6 +13,7 @@ from engine.messages import Message as Turn
 from engine.stats import GenerationStats, StatsRecorder
 
 MTP = DraftStatus("auto", "mtp", None, "stateful", 5)
+AUTO = DraftStatus("auto", "mtp", None, "stateful", 5, auto=True)
 
 
 class Clock:
@@ -99,6 +100,20 @@ def test_the_verdict_comes_from_measured_plain_steps_and_changes_rarely(bench: B
     bench.controller.end()
 
 
+def test_auto_says_what_it_does_where_drafts_do_not_pay(bench: Bench) -> None:
+    bench.controller.take([(bench.clock.now, AUTO)])
+    for _ in range(8):
+        bench.round(0, 0.02, drafted=0)
+    bench.round(0, 0.04, drafted=2)
+    state = bench.refresh()
+    assert state.verdict.endswith("MTP is slower, 0.50x of plain, so plain steps run")
+    assert state.depth == 2
+    bench.round(0, 0.02, drafted=0)
+    assert bench.refresh().depth == 0
+    bench.controller.end()
+    assert bench.states[-1].depth is None
+
+
 def test_figures_hold_between_turns_and_the_next_answer_uses_the_plain_steps_of_the_last(bench: Bench) -> None:
     for _ in range(4):
         bench.round(0, 0.02, drafted=0)
@@ -178,6 +193,9 @@ def test_a_stored_answer_brings_its_figures_and_curves_back(bench: Bench) -> Non
         (MTP, stats(plain_steps=0), "MTP with 4 drafts a round, as asked", False),
         (MTP, stats(rounds=0, plain_steps=0), "MTP was on, but the answer ended before its first round", False),
         (MTP, stats(plain_steps=6), "MTP with 4 drafts a round, as asked; 6 plain steps", False),
+        (AUTO, stats(plain_steps=0), "MTP with as many drafts as pay, 4.0 a round", False),
+        (AUTO, stats(drafted=30), "MTP with as many drafts as pay, 2.5 a round; 6 plain steps", False),
+        (AUTO, stats(rounds=0, drafted=0), "MTP with as many drafts as pay; 6 plain steps", False),
         (
             DraftStatus("none", "none", "The drafter is switched off.", None, None),
             None,

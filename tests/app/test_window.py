@@ -88,7 +88,7 @@ def test_typing_sending_and_the_finished_answer(gui: Gui, wait) -> None:
     assert view.reasoning.head.text().startswith("Thought for")
     texts = [label.text() for label in view.findChildren(QLabel)]
     assert any("tok/round" in text and "TTFT" in text for text in texts)
-    assert "MTP with 4 drafts a round, as asked" in texts
+    assert "MTP with as many drafts as pay, 4.0 a round" in texts
     panel = gui.window.panel
     assert "tokens / round" in panel.length.accessibleName()
     assert not panel.length.accessibleName().startswith("–")

@@ -13,7 +13,7 @@ from app.controllers.stats import PanelState
 from app.theme import GRID, Theme
 from app.views.labels import Hairline, Label, Surface
 from app.views.stats.bars import PositionBars
-from app.wording import DASH, DEFINITIONS, count, milliseconds, number, percent, rate, seconds
+from app.wording import DASH, DEFINITIONS, count, drafts_per_round, milliseconds, number, percent, rate, seconds
 
 if TYPE_CHECKING:
     from app.views.stats.plots import Plot
@@ -120,6 +120,7 @@ class StatsPanel(Surface):
             "ms_per_round": "Per round",
             "ms_per_plain_step": "Per plain step",
             "plain_steps": "Rounds, plain steps",
+            "depth": "Drafts per round",
             "ttft_s": "Time to first token",
             "prefill_tps": "Prefill",
             "memory": "Memory",
@@ -180,6 +181,8 @@ class StatsPanel(Surface):
         rows.set("ms_per_round", milliseconds(stats.ms_per_round if stats else None))
         rows.set("ms_per_plain_step", milliseconds(state.ms_per_plain_step))
         rows.set("plain_steps", DASH if stats is None else f"{count(stats.rounds)}, {count(stats.plain_steps)}")
+        mean = number(drafts_per_round(stats), 1)
+        rows.set("depth", mean if state.depth is None else f"{mean}, now {state.depth}")
         rows.set("ttft_s", seconds(stats.ttft_s if stats else None))
         prefill = f"{rate(stats.prefill_tps)} tok/s" if stats and stats.prefill_tps is not None else DASH
         if state.prefill is not None:
