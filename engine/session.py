@@ -316,7 +316,8 @@ class Session:
         drafts = most = min(self._prepare(), self.context - len(self.target.ids))
         if drafts and self._policy is not None and self._block_size is None:
             drafts = self._policy.choose(drafts)
-        step = loop.round(drafts) if drafts else loop.plain(more=not most)
+        plain_follows = not most or (self._policy is not None and self._policy.plain_follows())
+        step = loop.round(drafts) if drafts else loop.plain(more=plain_follows)
         if self._policy is not None and step.finish is None:
             self._policy.learn(step.drafted, step.accepted, step.seconds)
         recorder.near_ties += step.near_ties

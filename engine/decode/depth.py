@@ -22,17 +22,18 @@ PRIOR_WEIGHT = 2.0
 """Drafts that the expectation counts for, beside those that were seen."""
 WINDOW = 64
 """Drafts remembered per position."""
-CARRIED = 8
+CARRIED = 12
 """Of these, how many the next answer keeps."""
 RECENT = (4, 5, 6, 8, 10, 13, 17, 22, 28)
 """Numbers of recent drafts that are compared with those before to find a change of text."""
-CHANGE = 3.2
-"""Standard errors between the two that make a change."""
+RISE, FALL = 2.8, 3.7
+"""Standard errors between the two that make a change. A rise seen by mistake costs a few rounds, a fall may stop drafts
+for long."""
 
 SAMPLES = 7
 """Recent steps of one width whose median is its cost."""
-TRUSTED = 3
-"""Samples below which a round's cost is taken for no more than the line through the others says."""
+TRUSTED = 2
+"""Samples of a width that make its cost known."""
 BREAK_STEPS, BREAK_SAMPLES = 8, 2
 """A width that comes back after so many steps keeps so many old samples, so that a few new ones outvote them."""
 STALE_STEPS = 64
@@ -42,6 +43,8 @@ FIRST_SLOPE = 0.2
 
 BUDGET = 0.016
 """Share of the time that probes may lose."""
+DEAREST = 5.0
+"""Plain steps that a step counts for at most, where the time is accounted for."""
 PLAIN_STEPS = 3
 """Steps of a probe of plain steps. The first pays for the change, so its time does not count."""
 DRAFT_STEPS = 8
@@ -52,7 +55,7 @@ PLAIN_EVERY = 128
 """Steps after which plain ones are measured again while drafts run."""
 DRAFTS_EVERY = 8
 """Plain steps after which drafts are tried again."""
-OTHERS_EVERY = 8
+OTHERS_EVERY = 16
 """Rounds after which one of another width is tried that might pay."""
 HOPE = 1.2
 """Advantage that a width next to the best one may turn out to have as long as it was never measured."""
@@ -132,7 +135,8 @@ def _changed(seen: Sequence[tuple[int, bool]]) -> int | None:
             break
         new = sum(stood[:recent])
         difference = new / recent - (hits - new) / older
-        if difference * difference > CHANGE * CHANGE * spread * (1 / recent + 1 / older):
+        error = math.sqrt(spread * (1 / recent + 1 / older))
+        if difference > RISE * error or -difference > FALL * error:
             return seen[older][0]
     return None
 
@@ -174,13 +178,17 @@ class StepCosts:
         result: list[float] = []
         for k, (median, bound) in enumerate(zip(medians, self._bounds, strict=True)):
             guess = max(first + slope * k, least)
-            if median is None:
-                # The bound holds the cost of the change, and of what a first use prepares.
-                result.append(guess if bound is None else math.sqrt(guess * bound) if bound > guess else bound)
-            else:
-                # Few samples may all be outliers: they must not rule a width out for good.
-                result.append(median if len(self._samples[k]) >= TRUSTED or not k else min(median, guess))
+            if median is not None and (self._trusted(k) or not k):
+                result.append(median)
+                continue
+            # A bound holds what the change cost, and a single sample what a first use prepares, or it is an outlier:
+            # it must not rule the width out.
+            seen = median if median is not None else bound
+            result.append(guess if seen is None else min(seen, math.sqrt(guess * seen)))
         return result
+
+    def _trusted(self, drafts: int) -> bool:
+        return len(self._samples[drafts]) >= TRUSTED
 
     def _median(self, drafts: int) -> float | None:
         # The lower one of two, since steps are delayed and never hurried.
@@ -189,7 +197,11 @@ class StepCosts:
 
     def _line(self, medians: Sequence[float | None]) -> tuple[float, float]:
         """Intercept and slope of the rounds' cost, which is about affine in their drafts; weighted least squares."""
-        known = [(k, median, len(self._samples[k])) for k, median in enumerate(medians) if median is not None and k]
+        known = [
+            (k, median, len(self._samples[k]))
+            for k, median in enumerate(medians)
+            if median is not None and k and self._trusted(k)
+        ]
         plain = medians[0]
         if len(known) == 1 and plain is not None:
             known.append((0, plain, 1))
@@ -273,6 +285,12 @@ class DepthPolicy:
         deeper = max(range(best, most + 1), key=lambda k: hopes[k] / costs[k])
         return _Probe(deeper, 1, rates[best]) if deeper > best else None
 
+    def plain_follows(self) -> bool:
+        """Whether another plain step is likely to follow the one that `choose` just gave."""
+        if self._probe is not None:
+            return self._probe.drafts == 0 and self._probe.steps > 1
+        return self._debt > 0 or self._alike + 1 < DRAFTS_EVERY
+
     def learn(self, drafted: int, accepted: int, seconds: float) -> None:
         """A step was run: `accepted` of `drafted` drafts stood, and it took `seconds`."""
         if drafted > self.most or seconds <= 0:
@@ -287,7 +305,7 @@ class DepthPolicy:
     def _settle_debt(self, drafted: int, accepted: int, seconds: float) -> None:
         costs = self._costs.seconds()
         # A hiccup of the machine is no reason to stop looking.
-        paid = min(seconds, 2 * costs[drafted])
+        paid = min(seconds, 2 * costs[drafted], DEAREST * costs[0])
         self._debt = max(self._debt - BUDGET * paid, -costs[0])
         probe = self._probe
         if probe is None:
