@@ -64,10 +64,10 @@ def test_block_config_marks_local_ids_sliding_and_dense() -> None:
     assert config.mtp.sliding == (True, False, True)
     head = tiny_head()
     for sliding, block, cache in zip(config.mtp.sliding, head.blocks, head.make_caches(), strict=True):
-        assert isinstance(block.layer.mlp, DenseMLP)
-        assert block.layer.attn.bias.windowed == sliding
+        assert isinstance(block.layer.plain.mlp, DenseMLP)
+        assert block.layer.plain.attn.bias.windowed == sliding
         geometry = config.text.attention(sliding)
-        assert (block.layer.attn.heads, block.layer.attn.bias.extent) == (geometry.heads, geometry.extent)
+        assert (block.layer.plain.attn.heads, block.layer.plain.attn.bias.extent) == (geometry.heads, geometry.extent)
         assert cache.kv.window == geometry.window
 
 

@@ -11,6 +11,7 @@ Embedding, final norm and LM head are the target's.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -19,6 +20,7 @@ import mlx.core as mx
 from engine.cache import LayerCache
 from engine.config import MTPConfig
 from engine.model.backbone import Backbone
+from engine.model.draft_head import DraftHead
 from engine.model.fused.choice import Layer
 from engine.model.fused.products import FEW_ROWS, few_rows
 from engine.model.layer import DecoderLayer, layer_cache
@@ -44,9 +46,9 @@ class MTPBlock:
         self.config, self.sliding = backbone.config, sliding
         self.embed_norm, self.hidden_norm = array(params, f"{name}.embed_norm"), array(params, f"{name}.hidden_norm")
         self.input_proj = matrix(params, f"{name}.input_proj")
-        self._few_inputs = few_rows(self.input_proj) if backbone.fused else self.input_proj
+        self._few_inputs = self.input_proj if backbone.beside is None else few_rows(self.input_proj)
         layer = DecoderLayer(backbone.config, params, f"{name}.block", sliding=sliding, dense=True)
-        self.layer = Layer(layer, fused=backbone.fused)
+        self.layer = Layer(layer, backbone.beside)
 
     def __call__(self, embedded: mx.array, hidden: mx.array, cache: LayerCache) -> mx.array:
         """Embedded tokens and hidden states [1, L, H] -> [1, L, H]."""
@@ -71,6 +73,13 @@ class MTPHead:
         self.backbone, self.wiring = backbone, wiring or Wiring()
         self.blocks = [MTPBlock(backbone, params, f"mtp.{j}", sliding) for j, sliding in enumerate(config.sliding)]
         self.chain_norm = array(params, "mtp.chain_norm") if "mtp.chain_norm" in params else None
+        self.reduced: DraftHead | None = None
+        """Scores drafts in place of the target's LM head."""
+
+    def reduce(self, ids: Sequence[int] | None) -> None:
+        """Score drafts for the token `ids` alone, see `engine.model.draft_head`; None scores all."""
+        vocabulary = self.backbone.config.unpadded_vocab_size
+        self.reduced = None if ids is None else DraftHead(self.backbone.lm_head, ids, vocabulary)
 
     @property
     def depths(self) -> int:
@@ -79,11 +88,12 @@ class MTPHead:
     def rewired(self, wiring: Wiring) -> MTPHead:
         """The same head with another wiring."""
         other = MTPHead.__new__(MTPHead)
-        other.backbone, other.wiring, other.blocks, other.chain_norm = (
+        other.backbone, other.wiring, other.blocks, other.chain_norm, other.reduced = (
             self.backbone,
             wiring,
             self.blocks,
             self.chain_norm,
+            self.reduced,
         )
         return other
 
@@ -107,7 +117,9 @@ class MTPHead:
         return out
 
     def logits(self, out: mx.array) -> mx.array:
-        """[1, L, H] -> float32 [1, L, unpadded vocabulary]."""
+        """[1, L, H] -> float32 [1, L, unpadded vocabulary]; minus infinity for ids that drafts do not score."""
         if self.wiring.readout == "final_norm":
             out = self.backbone.final_norm(out)
+        if self.reduced is not None:
+            return self.reduced(out / self.backbone.config.mup_multiplier)
         return self.backbone.project(out)

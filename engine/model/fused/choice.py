@@ -6,6 +6,7 @@ import mlx.core as mx
 
 from engine.cache import LayerCache
 from engine.model.fused import cpu_layer
+from engine.model.fused.beside import Beside
 from engine.model.fused.products import FEW_ROWS
 from engine.model.layer import DecoderLayer
 
@@ -14,12 +15,12 @@ class Layer:
     """A decoder layer that computes up to `FEW_ROWS` rows the fast way, where there is one, and more the plain way.
 
     Args:
-        fused: False always takes the plain way.
+        beside: a second stream, or None to take the plain way always.
     """
 
-    def __init__(self, plain: DecoderLayer, *, fused: bool = True) -> None:
+    def __init__(self, plain: DecoderLayer, beside: Beside | None) -> None:
         self.plain = plain
-        self.few = cpu_layer.CPULayer(plain) if fused and cpu_layer.suits(plain) else None
+        self.few = cpu_layer.CPULayer(plain, beside) if beside is not None and cpu_layer.suits(plain) else None
 
     def __call__(self, x: mx.array, cache: LayerCache) -> mx.array:
         """[1, L, H] -> [1, L, H]; keys and values join the cache."""

@@ -13,7 +13,8 @@ import mlx.core as mx
 
 from engine.cache import ConvCache, KeyView, LayerCache
 from engine.model.attention import Attention, log_scale
-from engine.model.fused.experts import FewRowMixture, fits
+from engine.model.fused.beside import Beside
+from engine.model.fused.experts import FewRowMoE, fits
 from engine.model.fused.products import few_rows
 from engine.model.layer import DecoderLayer
 from engine.model.linear import Dense
@@ -120,33 +121,18 @@ class FewRowDense:
         return self.down(silu(gate) * up) * self.scale
 
 
-class FewRowMoE:
-    """`MoE` for rows [L, H]."""
-
-    def __init__(self, mlp: MoE) -> None:
-        self.routed, self.shared = FewRowMixture(mlp), mlp.shared
-        self.gate_up, self.down = few_rows(mlp.shared_gate_up), few_rows(mlp.shared_down)
-
-    def __call__(self, x: mx.array) -> mx.array:
-        length = x.shape[0]
-        weights, chosen = self.routed.route(x)
-        routed, shared = mx.split(weights, [self.routed.count], axis=-1)
-        gate, up = mx.split(self.gate_up(x), 2, axis=-1)
-        act = (silu(gate) * up).reshape(length, self.shared, -1) * shared[..., None]
-        return self.routed(x, routed, chosen) + self.down(act.reshape(length, -1))
-
-
 class CPULayer:
     """`DecoderLayer` for rows [L, H] of at most `FEW_ROWS`; weights are shared with it.
 
     Args:
         layer: one that `suits`.
+        beside: where half of a block's work goes.
     """
 
-    def __init__(self, layer: DecoderLayer) -> None:
+    def __init__(self, layer: DecoderLayer, beside: Beside) -> None:
         self.attn_norm, self.mlp_norm = Norm(layer.attn_norm, layer.eps), Norm(layer.mlp_norm, layer.eps)
         self.attn = FewRowAttention(layer.attn)
-        self.mlp = FewRowDense(layer.mlp) if isinstance(layer.mlp, DenseMLP) else FewRowMoE(layer.mlp)
+        self.mlp = FewRowDense(layer.mlp) if isinstance(layer.mlp, DenseMLP) else FewRowMoE(layer.mlp, beside)
         self.attn_conv, self.mlp_conv = Conv(layer.attn_conv), Conv(layer.mlp_conv)
 
     def __call__(self, x: mx.array, cache: LayerCache) -> mx.array:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import mlx.core as mx
 
+from engine.model.fused.beside import Beside
+from engine.model.fused.products import few_rows
 from engine.model.linear import Dense
 from engine.model.mlp import MoE, RoutedExperts, silu
 
@@ -17,7 +19,7 @@ _MOST_EXPERTS = 32
 
 
 def fits(experts: RoutedExperts) -> bool:
-    """Whether `FewRowExperts` can stand in for these experts."""
+    """Whether `FewRowMoE` can stand in for these experts."""
     matrices = (experts.gate_proj, experts.up_proj, experts.down_proj)
     return (
         experts.gate_scale is None
@@ -27,17 +29,20 @@ def fits(experts: RoutedExperts) -> bool:
     )
 
 
-class FewRowMixture:
+class FewRowMoE:
     """What `MoE` computes, for a few rows; weights are shared with it.
 
     Args:
         mixture: with experts that `fits`.
+        beside: where half of a block's work goes.
     """
 
-    def __init__(self, mixture: MoE) -> None:
+    def __init__(self, mixture: MoE, beside: Beside) -> None:
+        self.beside = beside
         experts = mixture.routed
         self.count, self.width, self.hidden = experts.gate_proj.shape
         self.top_k, self.shared = mixture.top_k, mixture.shared
+        self.shared_gate_up, self.shared_down = few_rows(mixture.shared_gate_up), few_rows(mixture.shared_down)
         self.router = mx.contiguous(mixture.router.T)
         self.router_bias, self.router_scale = mixture.router_bias, mixture.router_scale
         self.gate, self.up, self.down = (_by_input(m) for m in (experts.gate_proj, experts.up_proj, experts.down_proj))
@@ -66,13 +71,30 @@ class FewRowMixture:
         wide, narrow = mx.split(ranges, 2)
         return wide.squeeze(0), narrow.squeeze(0)
 
-    def __call__(self, x: mx.array, weights: mx.array, chosen: mx.array) -> mx.array:
-        """The routed experts' sum [L, H], of rows [L, H] with weights [L, E] and choices [L, E]."""
+    def __call__(self, x: mx.array) -> mx.array:
+        """[L, H] -> [L, H]."""
+        length = x.shape[0]
+        weights, chosen = self.route(x)
+        routed, shared = mx.split(weights, [self.count], axis=-1)
         wide, narrow = self.ranges(chosen)
         rows = mx.tile(x, (1, self.count))
-        gate, up = mx.segmented_mm(rows, self.gate, wide), mx.segmented_mm(rows, self.up, wide)
-        act = silu(gate) * up * weights.T[..., None]
-        return mx.segmented_mm(act.swapaxes(0, 1).reshape(x.shape[0], -1), self.down, narrow).sum(axis=0)
+        with self.beside(length):
+            out = self.share(x, shared)
+            up = mx.segmented_mm(rows, self.up, wide)
+        gate = mx.segmented_mm(rows, self.gate, wide)
+        act = silu(gate) * up * routed.T[..., None]
+        act = act.swapaxes(0, 1).reshape(length, -1)
+        first, second = mx.split(narrow, [self.count // 2])
+        with self.beside(length):
+            out = out + mx.segmented_mm(act, self.down, second).sum(axis=0)
+        return out + mx.segmented_mm(act, self.down, first).sum(axis=0)
+
+    def share(self, x: mx.array, weights: mx.array) -> mx.array:
+        """The shared experts' sum [L, H], of rows [L, H] with weights [L, S]."""
+        length = x.shape[0]
+        gate, up = mx.split(self.shared_gate_up(x), 2, axis=-1)
+        act = (silu(gate) * up).reshape(length, self.shared, -1) * weights[..., None]
+        return self.shared_down(act.reshape(length, -1))
 
 
 def _by_input(matrix: object) -> mx.array:
