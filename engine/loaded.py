@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 from engine.config import ModelConfig
+from engine.decode.draft_vocabulary import choose
 from engine.errors import HeadError
 from engine.model.backbone import Backbone
 from engine.model.mtp import MTPHead, Wiring
@@ -79,6 +81,7 @@ class Engine:
         dtype: str = "auto",
         keep_quantized: bool | None = None,
         quantize_rest: int | None = None,
+        draft_vocabulary: int | str = "auto",
         progress: Progress | None = None,
     ) -> Engine:
         """Load a checkpoint directory.
@@ -87,6 +90,7 @@ class Engine:
             draft_directory: where the MTP head lies, if not in `directory`.
             draft_kind: "none" leaves the head out, "auto" goes on without one that is missing, "mtp" insists.
             dtype, keep_quantized, quantize_rest: see `engine.weights.load.load_model`.
+            draft_vocabulary: token ids that drafts score, see `engine.decode.draft_vocabulary.choose`.
 
         Raises:
             UserError: anything that is wrong with the files; for `draft_kind` "mtp" also a missing head, and for
@@ -139,7 +143,10 @@ class Engine:
             else:
                 lay_out(loaded.params)
                 head = MTPHead(backbone, loaded.config, loaded.params)
-                reports.append(loaded.report)
+                ids, note = choose(draft_vocabulary, directory, tokenizer, config.text.unpadded_vocab_size)
+                head.reduce(ids)
+                notes = loaded.report.notes if note is None else (*loaded.report.notes, note)
+                reports.append(replace(loaded.report, notes=notes))
         else:
             reason = found.reason if isinstance(found, HeadMissing) else "The drafter was left out when loading."
         return cls(

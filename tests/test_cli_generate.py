@@ -80,7 +80,8 @@ def test_every_option_arrives(fakes: Fakes, tmp_path: Path) -> None:
     fakes.session.scripts = [answer()]
     line = (
         f"generate -m {tmp_path} --draft-model {tmp_path / 'head'} --draft-kind mtp --draft-block-size 4 "
-        "--draft-schedule chained --rollback replay --dtype f32 --keep-quantized --context 512 -p hello -n 9 "
+        "--draft-schedule chained --rollback replay --dtype f32 --keep-quantized --quantize-rest 8 "
+        "--draft-vocabulary 2048 --context 512 -p hello -n 9 "
         "--system short --effort low --temperature 0.7 --top-p 0.9 --top-k 40 --min-p 0.05 --repetition-penalty 1.1 "
         "--presence-penalty 0.2 --frequency-penalty -0.3 --stop END --stop ### --seed 5"
     )
@@ -93,6 +94,8 @@ def test_every_option_arrives(fakes: Fakes, tmp_path: Path) -> None:
         "draft_kind": "mtp",
         "dtype": "f32",
         "keep_quantized": True,
+        "quantize_rest": 8,
+        "draft_vocabulary": 2048,
     }
     assert fakes.session.opened == {
         "block_size": 4,

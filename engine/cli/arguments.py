@@ -85,6 +85,13 @@ def positive(text: str) -> int:
     return integer("a whole number of at least 1", lambda value: value >= 1)(text)
 
 
+def draft_vocabulary(text: str) -> int | str:
+    """An argparse type for a number of token ids, "full" or "auto"."""
+    if text in ("full", "auto"):
+        return text
+    return integer("full, auto, or a whole number of at least 64", lambda value: value >= 64)(text)
+
+
 def add_checkpoint_options(parser: argparse.ArgumentParser, *, positional: bool = False) -> None:
     """Which checkpoint, which head, in which precision; `positional` takes the model without -m."""
     group = parser.add_argument_group("model")
@@ -103,6 +110,13 @@ def add_checkpoint_options(parser: argparse.ArgumentParser, *, positional: bool 
         type=int,
         choices=[8, 4],
         help="pack what would be held unquantized while loading, but for embedding and routed experts",
+    )
+    group.add_argument(
+        "--draft-vocabulary",
+        type=draft_vocabulary,
+        default="auto",
+        metavar="N",
+        help="token ids that drafts score: a number, full, or auto (a part where the frequent ones are known)",
     )
 
 

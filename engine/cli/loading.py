@@ -30,6 +30,7 @@ def load_engine(args: argparse.Namespace, terminal: Terminal) -> Engine:
             dtype=args.dtype,
             keep_quantized=args.keep_quantized or None,
             quantize_rest=args.quantize_rest,
+            draft_vocabulary=args.draft_vocabulary,
             progress=terminal.progress,
         )
     finally:
