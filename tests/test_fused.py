@@ -7,7 +7,9 @@ import pytest
 
 from engine.decode.target import Target
 from engine.model.backbone import Backbone
+from engine.model.fused.gpu_layer import CompiledLayer
 from engine.model.fused.products import FEW_ROWS, few_rows, tile_height
+from engine.model.layer import layer_cache
 from engine.model.linear import Dense, Joined, Packed, Quantization, stack
 from engine.model.mtp import MTPHead
 from engine.model.params import lay_out
@@ -51,6 +53,25 @@ def test_a_block_of_few_rows_equals_the_plain_layers(rows: int, start: int) -> N
     assert mx.abs(results[0] - results[1]).max().item() < TOLERANCE
     for plain, fast in zip(*states, strict=True):
         assert mx.abs(plain - fast).max().item() < TOLERANCE
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize("start", [0, 20])
+def test_compiled_layers_equal_the_plain_ones(rows: int, start: int) -> None:
+    """GPUs run these; the CPU computes the same."""
+    plain, _ = both()
+    hidden = plain.embed(mx.array([ids(start + rows)]))
+    for layer, sliding in zip(plain.layers, plain.config.sliding, strict=True):
+        outs: list[mx.array] = []
+        for compute in (layer.plain, CompiledLayer(layer.plain)):
+            cache = layer_cache(plain.config, sliding)
+            if start:
+                layer.plain(hidden[:, :start], cache)
+            outs.append(compute(hidden[:, start:], cache))
+            assert cache.offset == start + rows
+            outs += [conv.state(conv.inputs.shape[-1]) for conv in cache.convs if conv.inputs is not None]
+        for a, b in zip(outs[:4], outs[4:], strict=True):
+            assert mx.abs(a - b).max().item() < TOLERANCE
 
 
 def test_the_fast_layers_are_those_that_run() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import mlx.core as mx
 
-from engine.cache import LayerCache
+from engine.cache import KVCache, LayerCache
 from engine.config import TextConfig
 from engine.model.blockwise import FEW_ROWS, attend_at_once, attend_in_blocks
 from engine.model.params import Params, array, matrix, stacked
@@ -18,6 +20,20 @@ def log_scale(position: int, length: int, floor: int, alpha: float) -> mx.array 
         return None
     p = mx.arange(position + 1, position + length + 1, dtype=mx.float32) / floor
     return (1.0 + alpha * mx.log(mx.maximum(p, 1.0)))[:, None]
+
+
+class Projected(NamedTuple):
+    """What L rows bring to an attention."""
+
+    q: mx.array
+    """[1, heads, L, D]."""
+    k: mx.array
+    """[1, kv_heads, L, D], as `v`."""
+    v: mx.array
+    r: mx.array
+    """Relative features [1, heads, L, d_rel]."""
+    inputs: mx.array
+    """Past and new inputs of the k and v convolution."""
 
 
 class Attention:
@@ -38,25 +54,42 @@ class Attention:
 
     def __call__(self, x: mx.array, cache: LayerCache) -> mx.array:
         """[1, L, H] -> [1, L, H]; keys and values join the cache."""
-        length, position = x.shape[1], cache.offset
+        tau = self.tau(cache.offset, x.shape[1])
+        rows = self.project(x, cache.kv_conv.state(2 * self.kv_width), tau)
+        cache.kv_conv.replace(rows.inputs)
+        return self.o_proj(self.attend(rows, tau, cache.kv))
+
+    def tau(self, position: int, length: int) -> mx.array | None:
+        """The log scaling of L queries at `position`, ..., see `log_scale`."""
+        return None if self.log_scaling is None else log_scale(position, length, self.log_scaling, self.log_alpha)
+
+    def project(self, x: mx.array, past: mx.array, tau: mx.array | None) -> Projected:
+        """Everything in front of the attention itself.
+
+        Args:
+            x: normed rows [1, L, H].
+            past: the last inputs of the k and v convolution.
+            tau: float32 [L, 1], or None.
+        """
 
         def split(y: mx.array, heads: int) -> mx.array:
-            return y.reshape(1, length, heads, -1)
+            return y.reshape(1, x.shape[1], heads, -1)
 
         q, kv, r = mx.split(self.qkvr_proj(x), [self.q_width, self.q_width + 2 * self.kv_width], axis=-1)
-        k, v = mx.split(self.kv_conv(kv, cache.kv_conv), 2, axis=-1)
+        kv, inputs = self.kv_conv.apply(kv, past)
+        k, v = mx.split(kv, 2, axis=-1)
         q = mx.fast.rms_norm(split(q, self.heads), self.q_norm, self.eps).swapaxes(1, 2)
         k = mx.fast.rms_norm(split(k, self.kv_heads), self.k_norm, self.eps).swapaxes(1, 2)
-        v = split(v, self.kv_heads).swapaxes(1, 2)
-        r = split(r, self.heads).swapaxes(1, 2)
+        if tau is not None:
+            q = (q * tau).astype(x.dtype)
+        v, r = split(v, self.kv_heads).swapaxes(1, 2), split(r, self.heads).swapaxes(1, 2)
+        return Projected(q, k, v, r, inputs)
 
-        scale = None
-        if self.log_scaling is not None:
-            scale = log_scale(position, length, self.log_scaling, self.log_alpha)
-        if scale is not None:
-            q = (q * scale).astype(x.dtype)
-        view = cache.kv.append(k, v)
+    def attend(self, rows: Projected, tau: mx.array | None, cache: KVCache) -> mx.array:
+        """The heads' outputs [1, L, heads * D]; keys and values join the cache."""
+        length, position = rows.q.shape[2], cache.offset
+        view = cache.append(rows.k, rows.v)
         attend = attend_at_once if length <= FEW_ROWS else attend_in_blocks
         # Both q and k are RMS-normed per head, hence 1/head_dim and not its square root.
-        o = attend(q, r, view, position=position, bias=self.bias, tau=scale, scale=1.0 / self.head_dim)
-        return self.o_proj(o.swapaxes(1, 2).reshape(1, length, -1))
+        o = attend(rows.q, rows.r, view, position=position, bias=self.bias, tau=tau, scale=1.0 / self.head_dim)
+        return o.swapaxes(1, 2).reshape(1, length, -1)

@@ -1,4 +1,4 @@
-"""The depthwise causal convolution over time that follows k, v, the attention and the MLP branch."""
+"""The depthwise causal convolution over time that follows k and v, the attention and the MLP branch."""
 
 from __future__ import annotations
 
@@ -22,9 +22,16 @@ class ShortConv:
 
     def __call__(self, x: mx.array, cache: ConvCache) -> mx.array:
         """[1, L, C] -> [1, L, C] in the dtype of `x`; the inputs join `cache`."""
+        y, inputs = self.apply(x, cache.state(x.shape[-1]))
+        cache.replace(inputs)
+        return y
+
+    def apply(self, x: mx.array, past: mx.array) -> tuple[mx.array, mx.array]:
+        """[1, L, C] and the float32 inputs before them [1, taps, C] -> the result, and past and new inputs."""
         length, channels = x.shape[1:]
         fresh = x.astype(mx.float32)
+        inputs = mx.concatenate([past, fresh], axis=1)
         # Overlapping windows [1, L, kernel, C] as a view: one product and one sum in place of a pair per tap.
         shape, strides = (1, length, self.weight.shape[0], channels), (0, channels, channels, 1)
-        windows = mx.as_strided(cache.extend(fresh), shape, strides)
-        return (fresh + (windows * self.weight).sum(axis=2)).astype(x.dtype)
+        windows = mx.as_strided(inputs, shape, strides)
+        return (fresh + (windows * self.weight).sum(axis=2)).astype(x.dtype), inputs

@@ -5,7 +5,7 @@ from __future__ import annotations
 import mlx.core as mx
 
 from engine.cache import LayerCache
-from engine.model.fused import cpu_layer
+from engine.model.fused import cpu_layer, gpu_layer
 from engine.model.fused.beside import Beside
 from engine.model.fused.products import FEW_ROWS
 from engine.model.layer import DecoderLayer
@@ -20,10 +20,17 @@ class Layer:
 
     def __init__(self, plain: DecoderLayer, beside: Beside | None) -> None:
         self.plain = plain
-        self.few = cpu_layer.CPULayer(plain, beside) if beside is not None and cpu_layer.suits(plain) else None
+        self.few = None if beside is None else few_row_layer(plain, beside)
 
     def __call__(self, x: mx.array, cache: LayerCache) -> mx.array:
         """[1, L, H] -> [1, L, H]; keys and values join the cache."""
         if self.few is None or x.shape[1] > FEW_ROWS:
             return self.plain(x, cache)
-        return self.few(x.squeeze(0), cache)[None]
+        return self.few(x, cache)
+
+
+def few_row_layer(plain: DecoderLayer, beside: Beside) -> cpu_layer.CPULayer | gpu_layer.CompiledLayer | None:
+    """The fast equivalent of a layer, or None where there is none."""
+    if mx.default_device() == mx.gpu:
+        return gpu_layer.CompiledLayer(plain)
+    return cpu_layer.CPULayer(plain, beside) if cpu_layer.suits(plain) else None

@@ -12,7 +12,7 @@ import math
 import mlx.core as mx
 
 from engine.cache import ConvCache, KeyView, LayerCache
-from engine.model.attention import Attention, log_scale
+from engine.model.attention import Attention
 from engine.model.fused.beside import Beside
 from engine.model.fused.experts import FewRowMoE, fits
 from engine.model.fused.products import few_rows
@@ -70,7 +70,7 @@ class FewRowAttention:
         self.norm = Norm(mx.concatenate([q, k]), attention.eps)
         self.bank, self.extent = attention.bias.bank, attention.bias.extent
         self.far = -math.inf if attention.bias.windowed else 0.0
-        self.log_scaling, self.log_alpha = attention.log_scaling, attention.log_alpha
+        self.tau = attention.tau
 
     def __call__(self, x: mx.array, cache: LayerCache) -> mx.array:
         """Normed rows [L, H] -> [L, H]; keys and values join the cache."""
@@ -80,11 +80,9 @@ class FewRowAttention:
         qk = mx.concatenate([q, k], axis=-1).reshape(length, self.heads + self.kv_heads, self.head_dim)
         q, k = mx.split(self.norm(qk).swapaxes(0, 1), [self.heads], axis=0)
         band = r.reshape(length, self.heads, -1).swapaxes(0, 1) @ self.bank
-        scale = None
-        if self.log_scaling is not None:
-            scale = log_scale(position, length, self.log_scaling, self.log_alpha)
-        if scale is not None:
-            q, band = q * scale, band * scale
+        tau = self.tau(position, length)
+        if tau is not None:
+            q, band = q * tau, band * tau
         view = cache.kv.append(k[None], v.reshape(1, length, self.kv_heads, self.head_dim).swapaxes(1, 2))
         keys = view.keys.shape[2]
         grouped = (self.kv_heads, self.heads // self.kv_heads * length)
@@ -122,7 +120,7 @@ class FewRowDense:
 
 
 class CPULayer:
-    """`DecoderLayer` for rows [L, H] of at most `FEW_ROWS`; weights are shared with it.
+    """Computes [1, L, H] -> [1, L, H], L <= `FEW_ROWS`, as `layer` does; weights are shared with it.
 
     Args:
         layer: one that `suits`.
@@ -136,9 +134,10 @@ class CPULayer:
         self.attn_conv, self.mlp_conv = Conv(layer.attn_conv), Conv(layer.mlp_conv)
 
     def __call__(self, x: mx.array, cache: LayerCache) -> mx.array:
-        """[L, H] -> [L, H]; keys and values join the cache."""
+        """[1, L, H] -> [1, L, H]; keys and values join the cache."""
+        x = x.squeeze(0)
         x = x + self.attn_conv(self.attn(self.attn_norm(x), cache), cache.attn_conv)
-        return x + self.mlp_conv(self.mlp(self.mlp_norm(x)), cache.mlp_conv)
+        return (x + self.mlp_conv(self.mlp(self.mlp_norm(x)), cache.mlp_conv))[None]
 
 
 def suits(layer: DecoderLayer) -> bool:
