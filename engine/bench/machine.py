@@ -19,6 +19,10 @@ _BANDWIDTH_ARRAY = 8 << 20
 _RATE_PRODUCTS = 16
 """Products per measurement of the matmul rate, all with the same matrix, which then stays in the cache."""
 
+_PASSES = 4
+"""Passes per measurement of a whole device, so that launching them hardly counts."""
+_WIDE = 4096
+
 
 @dataclass(frozen=True, slots=True)
 class Machine:
@@ -65,6 +69,28 @@ def _rate(rows: int, hidden: int, dtype: mx.Dtype, repeats: int) -> float:
     mx.eval(matrix.weight, xs)
     best = min(seconds(lambda way=way: [way(x) for x in xs], repeats) for way in (matrix, few_rows(matrix)))
     return 2.0 * rows * side * side * _RATE_PRODUCTS / best
+
+
+def measure_device(dtype: mx.Dtype, *, nbytes: int, side: int, repeats: int) -> Machine:
+    """Bandwidth over an array of `nbytes` and the rate of a square product, whichever is the best of a few ways.
+
+    Args:
+        nbytes: well above the processor's caches.
+        side: of the matrices multiplied.
+    """
+    columns = _WIDE if nbytes >= 1 << 24 else 64
+    read = Work(nbytes * _PASSES)
+    wide = mx.random.normal((nbytes // (columns * dtype.size), columns), dtype=dtype)
+    x = mx.random.normal((1, columns)).astype(dtype)
+    a, b = (mx.random.normal((side, side)).astype(dtype) for _ in range(2))
+    mx.eval(wide, x, a, b)
+    ways = {
+        "maximum": read.nbytes / seconds(lambda: [wide.max() for _ in range(_PASSES)], repeats),
+        "copy": 2 * read.nbytes / seconds(lambda: [mx.abs(wide) for _ in range(_PASSES)], repeats),
+        "product of one row": read.nbytes / seconds(lambda: [x @ wide.T for _ in range(_PASSES)], repeats),
+    }
+    rate = 2.0 * side**3 * _PASSES / seconds(lambda: [a @ b for _ in range(_PASSES)], repeats)
+    return Machine(max(ways.values()), ways, {1: rate})
 
 
 def seconds(compute: Callable[[], Sequence[mx.array]], repeats: int, after: Callable[[], None] | None = None) -> float:

@@ -19,7 +19,8 @@ from engine.cache import LayerCache
 from engine.decode.target import PREFILL_CHUNK, Target
 from engine.model.backbone import Backbone
 from engine.model.fused.choice import Layer
-from engine.model.fused.cpu_layer import FewRowDense
+from engine.model.fused.cpu_layer import CPULayer
+from engine.model.fused.experts import FewRowMoE
 from engine.model.mlp import DenseMLP, MoE
 from engine.model.mtp import MTPHead
 from engine.values import to_ints
@@ -157,12 +158,16 @@ class Stopwatch:
 
 
 class _Branches:
-    """The parts of one layer as calls without arguments, in the form that computes a few rows here."""
+    """The parts of one layer as calls without arguments, in the form that computes a few rows here.
+
+    A compiled layer has no parts of its own; those of the plain one stand in for them.
+    """
 
     def __init__(self, layer: Layer, state: LayerCache, inputs: LayerInputs, part: slice) -> None:
         self._layer, self._state = layer, state
         self._attention, self._mlp = mx.contiguous(inputs.attention[:, part]), mx.contiguous(inputs.mlp[:, part])
-        if layer.few is not None:
+        self._few = layer.few if isinstance(layer.few, CPULayer) else None
+        if self._few is not None:
             self._attention, self._mlp = self._attention.squeeze(0), self._mlp.squeeze(0)
         self._rows = self._mlp.reshape(-1, self._mlp.shape[-1])
         attn, mlp = layer.plain.attn, layer.plain.mlp
@@ -173,36 +178,30 @@ class _Branches:
         mx.eval(self._attention, self._mlp, self._out, self._act)
 
     def attend(self) -> mx.array:
-        computing = self._layer.few or self._layer.plain
+        computing = self._few or self._layer.plain
         return computing.attn(self._attention, self._state)
 
     def project_in(self) -> mx.array:
-        few = self._layer.few
-        return (self._layer.plain.attn.qkvr_proj if few is None else few.attn.qkvr)(self._attention)
+        return (self._layer.plain.attn.qkvr_proj if self._few is None else self._few.attn.qkvr)(self._attention)
 
     def project_out(self) -> mx.array:
-        few = self._layer.few
-        return (self._layer.plain.attn.o_proj if few is None else few.attn.o)(self._out)
+        return (self._layer.plain.attn.o_proj if self._few is None else self._few.attn.o)(self._out)
 
     def mlp(self) -> mx.array:
-        computing = self._layer.few or self._layer.plain
+        computing = self._few or self._layer.plain
         return computing.mlp(self._mlp)
 
     def route(self) -> mx.array:
-        plain, few = self._layer.plain.mlp, self._layer.few
+        plain, few = self._layer.plain.mlp, None if self._few is None else self._few.mlp
         assert isinstance(plain, MoE)
-        if few is None or isinstance(few.mlp, FewRowDense):
-            return plain.route(self._rows)[1]
-        return few.mlp.routed.route(self._rows)[0]
+        return few.route(self._rows)[0] if isinstance(few, FewRowMoE) else plain.route(self._rows)[1]
 
     def shared(self) -> mx.array:
         """Both products of the shared experts; the activation between them counts with the routed ones."""
-        plain, few = self._layer.plain.mlp, self._layer.few
+        plain, few = self._layer.plain.mlp, None if self._few is None else self._few.mlp
         assert isinstance(plain, MoE)
-        if few is None or isinstance(few.mlp, FewRowDense):
-            first, second = plain.shared_gate_up, plain.shared_down
-        else:
-            first, second = few.mlp.gate_up, few.mlp.down
+        chosen = few if isinstance(few, FewRowMoE) else plain
+        first, second = chosen.shared_gate_up, chosen.shared_down
         return first(self._rows).sum() + second(self._act).sum()
 
 

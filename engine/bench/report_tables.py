@@ -21,15 +21,16 @@ def roofline_tables(roofline: Roofline) -> str:
     if roofline.experts:
         used = ", ".join(f"{rows}: {one:.2f} ({even:.2f})" for rows, (one, even) in roofline.experts.items())
         text += f"experts  in use per layer by rows, measured (even choices): {used}\n"
-    text += f"\nafter {roofline.context} tokens, each alone\n{_lines_table(roofline.steps)}"
-    text += f"\nwithin decoding\n{_lines_table(roofline.decoding)}"
+    text += f"\nafter {roofline.context} tokens, each alone\n{lines_table(roofline.steps)}"
+    text += f"\nwithin decoding\n{lines_table(roofline.decoding)}"
     for rows, lines in roofline.breakdown.items():
         title = "a plain step" if rows == 1 else f"a verify of {rows} rows"
-        text += f"\n{title} by pieces, the longest first\n{_lines_table(pieces_by_time(lines), shares=True)}"
+        text += f"\n{title} by pieces, the longest first\n{lines_table(pieces_by_time(lines), shares=True)}"
     return text
 
 
-def _lines_table(lines: Sequence[Line], *, shares: bool = False) -> str:
+def lines_table(lines: Sequence[Line], *, shares: bool = False) -> str:
+    """Work, limit and time of each line; `shares` adds its part of their sum."""
     whole = sum(line.seconds or 0.0 for line in lines)
     head = ["", "MB", "Mop", "limit ms", "ms", "of limit"] + (["of step"] if shares else [])
     rows: list[list[str]] = []

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from engine.cli.arguments import Parser, Subparsers, add_checkpoint_options, integer, positive, real
 from engine.cli.bench_options import add_json, add_prompts, dtype_name, model_json, numbers, spelled, write_json
 from engine.cli.bench_reports import add_reports
+from engine.cli.bench_slice import add_slice
 from engine.cli.loading import checkpoint_directories, load_engine
 from engine.cli.terminal import Terminal
 from engine.errors import UserError
@@ -36,6 +37,7 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.default_to("speed", commands.choices)
     _add_speed(commands)
     add_reports(commands)
+    add_slice(commands)
 
 
 def _add_speed(commands: Subparsers) -> None:
