@@ -117,6 +117,20 @@ def test_json_adds_up_and_holds_the_check(capsys: pytest.CaptureFixture[str]) ->
     assert got["check"]["measured"] > 0
 
 
+def test_what_packing_costs_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    line = ["draft-report", "-m", str(TINY), "-p", "hello there", "-n", "24", "--quantize-rest", "8"]
+    assert main([*line, "--json"]) == 0
+    exact, packed = json.loads(capsys.readouterr().out)["rows"]
+    assert (exact["quantize_rest"], packed["quantize_rest"]) == (None, 8)
+    assert packed["bytes"] < exact["bytes"]
+    # The answers are the model's own; a near-tie may be read the other way in one pass over all of them.
+    assert exact["agreement"] > 0.9
+    assert 0 < packed["agreement"] <= 1
+    assert packed["acceptance_length"] >= 1
+    assert main(line) == 0
+    assert "same choice" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.cli.arguments import Subparsers, add_checkpoint_options, integer, positive
 from engine.cli.loading import load_engine
+from engine.cli.quantize_report import measure, planned_bytes, write
 from engine.cli.terminal import Terminal
 from engine.errors import HeadError
 
@@ -55,13 +56,22 @@ def run(args: argparse.Namespace) -> int:
     terminal = Terminal()
     effort = parse_effort(args.effort)
     prompts = args.prompt or [prompt.text for prompt in SHORT]
-    engine = load_engine(args, terminal)
+    # Answers are those of the checkpoint as it is; what packing changes is measured on them.
+    engine = load_engine(argparse.Namespace(**{**vars(args), "quantize_rest": None}), terminal)
     if engine.head is None:
         raise HeadError(f"There is no MTP head to measure: {engine.head_reason}", "Name one with --draft-model.")
     answers = list(_answers(engine, prompts, args.max_tokens, effort, terminal))
     drafts = (args.draft_block_size or engine.head.depths + 1) - 1
     if args.draft_schedule == "stateful":
         drafts = min(drafts, engine.head.depths)
+    if args.quantize_rest is not None:
+        texts = [(ids, start) for ids, start, _ in answers]
+        rows_of = [measure(engine, None, planned_bytes(args, None), texts, drafts)]
+        del engine, answers  # two models at once may be more than the machine holds
+        packed = load_engine(args, terminal)
+        rows_of.append(measure(packed, args.quantize_rest, planned_bytes(args, args.quantize_rest), texts, drafts))
+        write(rows_of, texts, drafts, terminal, as_json=args.json)
+        return 0
     wirings = list(_wirings())
     rows: list[tuple[Wiring, GenerationStats]] = []
     for done, wiring in enumerate(wirings):
