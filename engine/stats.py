@@ -43,7 +43,9 @@ class GenerationStats:
         names = ["ttft_s", "prefill_tps", "decode_tps", "rounds", "drafted", "accepted", "acceptance_length"]
         names += ["acceptance_rate", "per_position", "plain_steps", "near_ties", "ms_per_round", "rounds_by_depth"]
         values = {name: getattr(self, name) for name in names}
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+        for name in ("per_position", "rounds_by_depth"):
+            values[name] = None if values[name] is None else list(values[name])
+        return values
 
 
 @dataclass(slots=True)

@@ -27,7 +27,7 @@ import mlx.core as mx
 
 from engine.model.linear import Dense, Joined, Matrix, Packed, Projection, stack
 
-Parameter = Projection | mx.array
+Parameter = Matrix | mx.array
 Params = Mapping[str, Parameter]
 
 
@@ -42,10 +42,7 @@ def matrix(params: Params, name: str) -> Matrix:
 def stacked(params: Params, name: str) -> Projection:
     """The joint matrix under `name`, put together from its parts where `lay_out` has not done so."""
     if name in params:
-        value = params[name]
-        if isinstance(value, mx.array):
-            raise TypeError(f"{name} is an array, not a matrix")
-        return value
+        return matrix(params, name)
     return stack([matrix(params, part) for part in _parts(name)])
 
 
@@ -66,7 +63,10 @@ def lay_out(params: MutableMapping[str, Parameter]) -> None:
         for first, joint in _JOINTS.items():
             if name.endswith(first):
                 whole = name.removesuffix(first) + joint
-                params[whole] = stacked(params, whole)
+                stacked_parts = stacked(params, whole)
+                if isinstance(stacked_parts, Joined):  # holds its parts as they are
+                    continue
+                params[whole] = stacked_parts
                 for part in _parts(whole):
                     del params[part]
 
@@ -84,7 +84,7 @@ def _parts(joint: str) -> tuple[str, ...]:
 def array(params: Params, name: str) -> mx.array:
     """The array under `name`. Raises KeyError when absent, TypeError when it is a matrix."""
     value = params[name]
-    if isinstance(value, (Dense, Packed, Joined)):
+    if isinstance(value, (Dense, Packed)):
         raise TypeError(f"{name} is a matrix, not an array")
     return value
 
