@@ -198,12 +198,13 @@ def measure_slice(made: Slice, machine: Machine, *, context: int, repeats: int, 
         drafts.append(_line(f"draft {depth + 1}", work, machine, watch.draft(head, depth, 1)))
     heads = _heads(head, machine, repeats)
     rounds: list[Rounds] = []
+    loop = _loop(head, ids[:context], depths)
     for k in range(1, depths + 1):
         progress(0.7 + 0.2 * k / depths, f"Rounds of {k} drafts")
         # With every draft fallen, depth d takes in the d rows before its own again.
         work = total(step_work(backbone, k + 1, context, use[k + 1]))
         work = sum((total(draft_work(head, depth, depth + 1, context)) for depth in range(k)), work)
-        rounds.append(_summed_up(k, _timed_rounds(_loop(head, ids[:context], k), k, repeats), work, machine))
+        rounds.append(_summed_up(k, _timed_rounds(loop, k, repeats), work, machine))
     progress(0.9, "Pieces")
     return SliceTimes(
         context=context,
@@ -287,7 +288,7 @@ def _heads(head: MTPHead, machine: Machine, repeats: int) -> tuple[tuple[int, Li
 
 
 def _timed_rounds(loop: DecodeLoop, drafts: int, repeats: int) -> list[tuple[float, Step]]:
-    """Seconds and outcome of each round after the warm-up."""
+    """Seconds and outcome of each round after the warm-up, in which depths that were idle catch up."""
     timed: list[tuple[float, Step]] = []
     for _ in range(_WARM_UP + 2 * repeats):
         began = time.perf_counter()
