@@ -91,7 +91,12 @@ def slice_config(geometry: Mapping[str, Any], *, layers: int, depths: int, bits:
     kept = sorted({*range(layers - 1), max(layers - 1, first_global)})
     return replace(
         whole,
-        text=replace(text, sliding=tuple(text.sliding[i] for i in kept), dense=tuple(text.dense[i] for i in kept)),
+        text=replace(
+            text,
+            sliding=tuple(text.sliding[i] for i in kept),
+            dense=tuple(text.dense[i] for i in kept),
+            mup_multiplier=1.0,  # logits as far apart as random ones can be, see `engine.decode.acceptance.tie_margin`
+        ),
         mtp=None if mtp is None else MTPConfig(mtp.sliding[:depths], mtp.chain_norm),
         quantization=None if bits is None else {"bits": bits, "group_size": _GROUP, "mode": "affine"},
     )
