@@ -75,6 +75,8 @@ class Tasks:
 
         task = loop.create_task(run(), name=name)
         self._running.add(task)
+        # A task that is cancelled before its first step never gets to `work`.
+        task.add_done_callback(lambda _: work.close())
         task.add_done_callback(self._ended)
         return task.cancel
 
