@@ -10,6 +10,7 @@ import signal
 import sys
 from types import FrameType
 
+SELF_TEST = "--self-test"
 INTERRUPTED = 130
 """Exit code, as a shell reports a command that SIGINT ended."""
 
@@ -45,6 +46,10 @@ def _run() -> int:
 
 
 def _run_command(*, interruptible: bool = False) -> int:
+    if sys.argv[1:] == [SELF_TEST]:
+        from app.self_test import main as run_self_test  # noqa: PLC0415 (see above)
+
+        return run_self_test()
     from engine.cli.main import main as run_cli  # noqa: PLC0415 (see above)
 
     if interruptible:

@@ -45,7 +45,8 @@ def build_parser() -> Parser:
     parser = Parser(
         prog="inkstand",
         description="Chat with Inkling checkpoints, sped up by their own MTP head.",
-        epilog="Without a command the window opens; where there is no display, the chat in the terminal.",
+        epilog="Without a command the window opens; where there is no display, the chat in the terminal. "
+        "`inkstand --self-test` says whether this installation works.",
     )
     parser.add_argument("--version", action="version", version=f"inkstand {engine.__version__}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command", required=True)
