@@ -78,6 +78,7 @@ class ChainedDrafter:
                 out = self.head.advance(block, tokens[-1][None], out, self.caches[block])
             drafts = mx.concatenate(tokens) if tokens else None
             token, distribution = sampler.pick(self.head.logits(out)[0], drafts)
+            mx.async_eval(token)  # see `StatefulDrafter.propose`
             tokens.append(token)
             if distribution is not None:
                 distributions.append(distribution)

@@ -77,6 +77,7 @@ class StatefulDrafter:
             out = self._advance(depth, len(ids) - 1, ids, tokens)
             drafts = mx.concatenate(tokens) if tokens else None
             token, distribution = sampler.pick(self.head.logits(out[:, -1:])[0], drafts)
+            mx.async_eval(token)  # the device drafts while the host describes what follows
             tokens.append(token)
             if distribution is not None:
                 distributions.append(distribution)

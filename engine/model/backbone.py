@@ -12,6 +12,9 @@ from engine.model.fused.products import FEW_ROWS, few_rows
 from engine.model.layer import DecoderLayer, layer_cache
 from engine.model.params import Params, array, matrix
 
+LAYERS_AHEAD = 3
+"""After so many layers of a few rows the device starts on them, while the host describes the next ones."""
+
 
 class Backbone:
     """The target model. Hidden states are those before the final norm unless said otherwise.
@@ -48,8 +51,11 @@ class Backbone:
     def __call__(self, tokens: mx.array, cache: Cache) -> mx.array:
         """Ids [1, L] that follow what is in `cache` -> hidden [1, L, H]."""
         x = self.embed(tokens)
-        for layer, layer_state in zip(self.layers, cache.layers, strict=True):
+        few = tokens.shape[1] <= FEW_ROWS
+        for i, (layer, layer_state) in enumerate(zip(self.layers, cache.layers, strict=True), 1):
             x = layer(x, layer_state)
+            if few and i % LAYERS_AHEAD == 0:
+                mx.async_eval(x)
         return x
 
     def final_norm(self, hidden: mx.array) -> mx.array:

@@ -26,5 +26,9 @@ class Beside:
         spare = hasattr(os, "sched_getaffinity") and len(os.sched_getaffinity(0)) > 1
         self._stream = mx.new_stream(mx.cpu) if spare and mx.default_device() == mx.cpu else None
 
+    def pays(self, rows: int) -> bool:
+        """Whether there is a second stream that these rows are worth."""
+        return self._stream is not None and rows >= _LEAST_ROWS
+
     def __call__(self, rows: int) -> AbstractContextManager[object]:
-        return nullcontext() if self._stream is None or rows < _LEAST_ROWS else mx.stream(self._stream)
+        return mx.stream(self._stream) if self._stream is not None and self.pays(rows) else nullcontext()

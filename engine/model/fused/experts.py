@@ -14,6 +14,8 @@ from engine.model.fused.products import few_rows
 from engine.model.linear import Dense
 from engine.model.mlp import MoE, RoutedExperts, silu
 
+_ALWAYS = 1e6
+"""More than any sigmoid and bias."""
 _MOST_EXPERTS = 32
 """Every expert costs an empty product and a copy of the rows, in use or not."""
 
@@ -44,32 +46,35 @@ class FewRowMoE:
         self.top_k, self.shared = mixture.top_k, mixture.shared
         self.shared_gate_up, self.shared_down = few_rows(mixture.shared_gate_up), few_rows(mixture.shared_down)
         self.router = mx.contiguous(mixture.router.T)
-        self.router_bias, self.router_scale = mixture.router_bias, mixture.router_scale
+        self.router_scale = mixture.router_scale
         self.gate, self.up, self.down = (_by_input(m) for m in (experts.gate_proj, experts.up_proj, experts.down_proj))
-        self.ids = mx.arange(self.count)
-        inputs = mx.array([[self.hidden], [self.width]], mx.uint32)
-        self.lengths, self.starts = inputs, mx.arange(self.count).astype(mx.uint32)[None] * inputs
-        """[2, 1] and [2, E]: length and start of an expert's range in gate and up, and in down."""
-        mx.eval(self.router, self.gate, self.up, self.down, self.ids, self.lengths, self.starts)
+        self.bias = mx.concatenate([mixture.router_bias, mx.full((self.shared,), _ALWAYS)])
+        self.ids = mx.arange(self.count + self.shared)
+        experts_from = mx.arange(self.count).astype(mx.uint32)[:, None]
+        self.whole = mx.concatenate(
+            [(experts_from + end) * size for size in (self.hidden, self.width) for end in (0, 1)], axis=1
+        ).astype(mx.uint32)
+        """[E, 4]: begin and end of an expert's range in gate and up, and in down."""
+        mx.eval(self.router, self.gate, self.up, self.down, self.bias, self.ids, self.whole)
 
     def route(self, x: mx.array) -> tuple[mx.array, mx.array]:
-        """[L, H] -> weights of all routed and shared experts [L, E + S], 0 where not chosen; who was chosen [L, E].
+        """[L, H] -> weights of all routed and shared experts [L, E + S], 0 where not chosen; who was chosen, alike.
 
         softmax(logsigmoid(z)) over the experts in play is sigmoid(z) divided by its sum over them.
         """
         scores = mx.sigmoid(x @ self.router)
-        choice = -(scores[:, : self.count] + self.router_bias)
-        ids = mx.argpartition(choice, self.top_k - 1, axis=-1)[:, : self.top_k]
+        # The shared experts' bias puts them among the chosen ones in any case.
+        first = self.count - self.top_k
+        ids = mx.argpartition(scores + self.bias, first, axis=-1)[:, first:]
         chosen = (ids[..., None] == self.ids).any(axis=1)
-        weights = scores * mx.concatenate([chosen, mx.ones((x.shape[0], self.shared), mx.bool_)], axis=1)
+        weights = scores * chosen
         return weights * (self.router_scale / weights.sum(axis=-1, keepdims=True)), chosen
 
     def ranges(self, chosen: mx.array) -> tuple[mx.array, mx.array]:
         """Ranges [E, 2] of the experts in use in gate and up, and in down."""
-        used = chosen if chosen.shape[0] == 1 else chosen.any(axis=0, keepdims=True)
-        ranges = mx.stack([self.starts, self.starts + used * self.lengths], axis=-1)
-        wide, narrow = mx.split(ranges, 2)
-        return wide.squeeze(0), narrow.squeeze(0)
+        used = chosen.reshape(-1) if chosen.shape[0] == 1 else chosen.any(axis=0)
+        ranges = mx.where(used[: self.count, None], self.whole, 0)
+        return ranges[:, :2], ranges[:, 2:]
 
     def __call__(self, x: mx.array) -> mx.array:
         """[L, H] -> [L, H]."""
@@ -84,6 +89,8 @@ class FewRowMoE:
         gate = mx.segmented_mm(rows, self.gate, wide)
         act = silu(gate) * up * routed.T[..., None]
         act = act.swapaxes(0, 1).reshape(length, -1)
+        if not self.beside.pays(length):
+            return out + mx.segmented_mm(act, self.down, narrow).sum(axis=0)
         first, second = mx.split(narrow, [self.count // 2])
         with self.beside(length):
             out = out + mx.segmented_mm(act, self.down, second).sum(axis=0)
