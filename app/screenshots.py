@@ -201,8 +201,23 @@ def _shoot_replay(studio: Studio, answer: int) -> None:
     dialog.close()
 
 
+def _shoot_help(studio: Studio) -> None:
+    from app.views.help_window import HelpWindow  # noqa: PLC0415
+
+    studio.window.show_help()
+    pages = studio.window.findChild(HelpWindow)
+    assert pages is not None
+    studio.shoot("help", pages)
+    pages.open_page("drafter")
+    studio.shoot("help-drafter", pages)
+    pages.search.setText("tokens per round")
+    studio.shoot("help-search", pages)
+    pages.close()
+
+
 def _shoot_dialogs(studio: Studio) -> None:
     from app.crash import report  # noqa: PLC0415
+    from app.views.about import AboutDialog  # noqa: PLC0415
     from app.views.dialogs import TextDialog  # noqa: PLC0415
     from app.views.settings_dialog import SettingsDialog  # noqa: PLC0415
 
@@ -219,6 +234,10 @@ def _shoot_dialogs(studio: Studio) -> None:
         settings.list.setCurrentRow(row)
         studio.shoot(f"settings-{settings.list.item(row).text().lower()}", settings)
     settings.close()
+    about = AboutDialog(studio.s.theme, studio.window)
+    studio.shoot("about", about)
+    about.close()
+    _shoot_help(studio)
     studio.window.show_report(report(KeyError("example")))
     dialog = studio.window.findChild(TextDialog)
     studio.shoot("bug-report", dialog)

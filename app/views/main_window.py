@@ -22,11 +22,13 @@ from app.store.history import History
 from app.store.records import Chat, Message
 from app.stylesheet import stylesheet
 from app.theme import Theme
+from app.views.about import AboutDialog
 from app.views.answer_commands import AnswerCommands, run_dialog
 from app.views.arrangement import Arrangement
 from app.views.chat.page import ChatPage
 from app.views.chat_commands import ChatCommands
 from app.views.dialogs import TextDialog
+from app.views.help_window import HelpWindow
 from app.views.menus import Menus
 from app.views.model_status import ModelStatus
 from app.views.settings_dialog import SettingsDialog
@@ -175,6 +177,8 @@ class MainWindow(QMainWindow):
             "normal_size": lambda: s.preferences.update(font_size=13),
             "previous_chat": lambda: chats.step(-1),
             "next_chat": lambda: chats.step(1),
+            "help": self.show_help,
+            "about": self.show_about,
         }
 
     # -- looks --------------------------------------------------------------------------------
@@ -262,6 +266,15 @@ class MainWindow(QMainWindow):
 
     def show_settings(self) -> None:
         run_dialog(SettingsDialog(self._s.theme, self._s.preferences, self))
+
+    def show_help(self) -> None:
+        help_window = self.findChild(HelpWindow) or HelpWindow(self._s.theme, self)
+        help_window.show()
+        help_window.raise_()
+        help_window.activateWindow()
+
+    def show_about(self) -> None:
+        AboutDialog(self._s.theme, self).show()
 
     def show_error(self, error: UserError) -> None:
         """Something of the user's that failed, with what to do about it."""

@@ -17,6 +17,8 @@ class Command:
     name: str
     title: str
     keys: str = ""
+    other_keys: str = ""
+    """A second shortcut for the same."""
 
 
 SEPARATOR = None
@@ -78,6 +80,13 @@ MENUS: tuple[tuple[str, tuple[Command | None, ...]], ...] = (
             Command("next_chat", "Next chat", "Ctrl+Shift+]"),
         ),
     ),
+    (
+        "Help",
+        (
+            Command("help", "Inkstand help", "F1", "Ctrl+?"),
+            Command("about", "About Inkstand"),
+        ),
+    ),
 )
 COMMANDS = tuple(command for _, commands in MENUS for command in commands if command is not None)
 
@@ -96,13 +105,13 @@ class Menus:
         self.actions: dict[str, QAction] = {}
         for command in COMMANDS:
             action = QAction(command.title, window)
-            if command.keys:
-                action.setShortcut(QKeySequence(command.keys))
+            action.setShortcuts([QKeySequence(keys) for keys in (command.keys, command.other_keys) if keys])
             action.triggered.connect(slot(handlers[command.name]))
             window.addAction(action)
             self.actions[command.name] = action
         self.actions["preferences"].setMenuRole(QAction.MenuRole.PreferencesRole)
         self.actions["quit"].setMenuRole(QAction.MenuRole.QuitRole)
+        self.actions["about"].setMenuRole(QAction.MenuRole.AboutRole)
         if sys.platform == "darwin":
             for title, commands in MENUS:
                 self._fill(window.menuBar().addMenu(title), commands)

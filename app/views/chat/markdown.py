@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
@@ -66,6 +66,7 @@ class Writer:
         offsets: offset in the whole source of each line the tokens' maps speak of.
         fresh: the cursor's block is empty and may be used.
         first_number: number of the first item when the tokens continue an ordered list.
+        opens: which addresses become links.
     """
 
     def __init__(
@@ -77,12 +78,14 @@ class Writer:
         *,
         fresh: bool,
         first_number: int | None = None,
+        opens: Callable[[str], bool] = safe_link,
     ) -> None:
         self._formats = formats
         self._decorations = decorations
         self._cursor = cursor
         self._offsets = offsets
         self._number = first_number
+        self._opens = opens
         self._lists: list[_OpenList] = []
         self._quotes: list[int] = []
         self._item_pending = False
@@ -195,14 +198,14 @@ class Writer:
                     style = replace(style, strike=child.nesting == 1)
                 case "link_open":
                     target = str(child.attrs.get("href", ""))
-                    links.append(target if safe_link(target) else "")
+                    links.append(target if self._opens(target) else "")
                     style = replace(style, link=links[-1])
                 case "link_close":
                     links.pop()
                     style = replace(style, link=links[-1])
                 case "image":
                     target = str(child.attrs.get("src", ""))
-                    shown = replace(style, link=target if safe_link(target) else "")
+                    shown = replace(style, link=target if self._opens(target) else "")
                     self._insert(child.content or "image", shown)
                 case _:
                     self._insert(child.content, style)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from markdown_it import MarkdownIt
@@ -12,7 +12,7 @@ from PySide6.QtGui import QTextBlockFormat, QTextCursor, QTextDocument
 
 from app.views.chat.formats import CodeBlock, Decorations, Formats
 from app.views.chat.look import CODE_PAD, Look
-from app.views.chat.markdown import Writer, parser, write_plain
+from app.views.chat.markdown import Writer, parser, safe_link, write_plain
 
 EXACT = 16_000
 """Code of up to this many characters is coloured again as a whole once its fence closes."""
@@ -42,9 +42,20 @@ def unified(text: str) -> str:
 
 
 class MarkdownDocument:
-    """Owns the text of one message part and keeps `document` in step with it on `flush`."""
+    """Owns the text of one message part and keeps `document` in step with it on `flush`.
 
-    def __init__(self, document: QTextDocument, look: Look, markdown: MarkdownIt | None = None) -> None:
+    Args:
+        opens: which addresses become links.
+    """
+
+    def __init__(
+        self,
+        document: QTextDocument,
+        look: Look,
+        markdown: MarkdownIt | None = None,
+        *,
+        opens: Callable[[str], bool] = safe_link,
+    ) -> None:
         self.document = document
         document.setUndoRedoEnabled(False)
         document.setDocumentMargin(0)
@@ -52,6 +63,7 @@ class MarkdownDocument:
         document.setDefaultFont(look.body)
         self._formats = Formats(look)
         self._markdown = markdown or parser()
+        self._opens = opens
         self.decorations = Decorations()
         self.source = ""
         self._rendered = 0
@@ -128,7 +140,9 @@ class MarkdownDocument:
 
     def _writer(self, cursor: QTextCursor, offsets: Sequence[int], fresh: bool, number: int | None) -> Writer:
         cursor.movePosition(QTextCursor.MoveOperation.End)
-        return Writer(self._formats, self.decorations, cursor, offsets, fresh=fresh, first_number=number)
+        return Writer(
+            self._formats, self.decorations, cursor, offsets, fresh=fresh, first_number=number, opens=self._opens
+        )
 
     def _rewind(self, cursor: QTextCursor) -> None:
         """Remove what is not frozen."""
