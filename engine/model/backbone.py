@@ -6,7 +6,6 @@ import mlx.core as mx
 
 from engine.cache import Cache
 from engine.config import ModelConfig
-from engine.model.fused.beside import Beside
 from engine.model.fused.choice import Layer
 from engine.model.fused.products import FEW_ROWS, few_rows
 from engine.model.layer import DecoderLayer, layer_cache
@@ -28,13 +27,13 @@ class Backbone:
     def __init__(self, config: ModelConfig, params: Params, dtype: mx.Dtype, *, fused: bool = True) -> None:
         text = config.text
         self.config, self.dtype = text, dtype
-        self.beside = Beside() if fused else None
+        self.fused = fused
         self.embedding, self.lm_head = matrix(params, "embed"), matrix(params, "lm_head")
         self.embed_norm = array(params, "embed_norm") if text.embed_norm else None
         self.norm = array(params, "norm")
-        self._few_logits = self.lm_head if self.beside is None else few_rows(self.lm_head, self.beside)
+        self._few_logits = few_rows(self.lm_head) if fused else self.lm_head
         self.layers = [
-            Layer(DecoderLayer(text, params, f"layers.{i}", sliding=sliding, dense=dense), self.beside)
+            Layer(DecoderLayer(text, params, f"layers.{i}", sliding=sliding, dense=dense), fused=fused)
             for i, (sliding, dense) in enumerate(zip(text.sliding, text.dense, strict=True))
         ]
 

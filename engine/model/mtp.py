@@ -46,9 +46,9 @@ class MTPBlock:
         self.config, self.sliding = backbone.config, sliding
         self.embed_norm, self.hidden_norm = array(params, f"{name}.embed_norm"), array(params, f"{name}.hidden_norm")
         self.input_proj = matrix(params, f"{name}.input_proj")
-        self._few_inputs = self.input_proj if backbone.beside is None else few_rows(self.input_proj)
+        self._few_inputs = few_rows(self.input_proj) if backbone.fused else self.input_proj
         layer = DecoderLayer(backbone.config, params, f"{name}.block", sliding=sliding, dense=True)
-        self.layer = Layer(layer, backbone.beside)
+        self.layer = Layer(layer, fused=backbone.fused)
 
     def __call__(self, embedded: mx.array, hidden: mx.array, cache: LayerCache) -> mx.array:
         """Embedded tokens and hidden states [1, L, H] -> [1, L, H]."""

@@ -6,7 +6,6 @@ import mlx.core as mx
 
 from engine.cache import LayerCache
 from engine.model.fused import cpu_layer, gpu_layer
-from engine.model.fused.beside import Beside
 from engine.model.fused.products import FEW_ROWS
 from engine.model.layer import DecoderLayer
 
@@ -15,12 +14,12 @@ class Layer:
     """A decoder layer that computes up to `FEW_ROWS` rows the fast way, where there is one, and more the plain way.
 
     Args:
-        beside: a second stream, or None to take the plain way always.
+        fused: False takes the plain way always.
     """
 
-    def __init__(self, plain: DecoderLayer, beside: Beside | None) -> None:
+    def __init__(self, plain: DecoderLayer, *, fused: bool) -> None:
         self.plain = plain
-        self.few = None if beside is None else few_row_layer(plain, beside)
+        self.few = few_row_layer(plain) if fused else None
 
     def __call__(self, x: mx.array, cache: LayerCache) -> mx.array:
         """[1, L, H] -> [1, L, H]; keys and values join the cache."""
@@ -29,8 +28,8 @@ class Layer:
         return self.few(x, cache)
 
 
-def few_row_layer(plain: DecoderLayer, beside: Beside) -> cpu_layer.CPULayer | gpu_layer.CompiledLayer | None:
+def few_row_layer(plain: DecoderLayer) -> cpu_layer.CPULayer | gpu_layer.CompiledLayer | None:
     """The fast equivalent of a layer, or None where there is none."""
     if mx.default_device() == mx.gpu:
         return gpu_layer.CompiledLayer(plain)
-    return cpu_layer.CPULayer(plain, beside) if cpu_layer.suits(plain) else None
+    return cpu_layer.CPULayer(plain) if cpu_layer.suits(plain) else None

@@ -13,7 +13,6 @@ import mlx.core as mx
 
 from engine.cache import ConvCache, KeyView, LayerCache
 from engine.model.attention import Attention
-from engine.model.fused.beside import Beside
 from engine.model.fused.experts import FewRowMoE, fits
 from engine.model.fused.products import few_rows
 from engine.model.layer import DecoderLayer
@@ -79,33 +78,33 @@ class FewRowAttention:
         k, v = mx.split(self.kv_conv(kv, cache.kv_conv), 2, axis=-1)
         qk = mx.concatenate([q, k], axis=-1).reshape(length, self.heads + self.kv_heads, self.head_dim)
         q, k = mx.split(self.norm(qk).swapaxes(0, 1), [self.heads], axis=0)
-        band = r.reshape(length, self.heads, -1).swapaxes(0, 1) @ self.bank
         tau = self.tau(position, length)
+        r = r.reshape(length, self.heads, -1).swapaxes(0, 1)
         if tau is not None:
-            q, band = q * tau, band * tau
+            q, r = q * tau, r * tau
         view = cache.kv.append(k[None], v.reshape(1, length, self.kv_heads, self.head_dim).swapaxes(1, 2))
-        keys = view.keys.shape[2]
-        grouped = (self.kv_heads, self.heads // self.kv_heads * length)
-        scores = q.reshape(*grouped, self.head_dim) @ view.keys.squeeze(0).swapaxes(1, 2)
-        weights = mx.softmax(scores + self.mask(band, position, view).reshape(*grouped, keys), axis=-1)
-        out = (weights @ view.values.squeeze(0)).reshape(self.heads, length, self.head_dim)
-        return self.o(out.swapaxes(0, 1).reshape(length, self.q_width))
+        grouped = (self.kv_heads, self.heads // self.kv_heads, length, view.keys.shape[2])
+        queries = q.reshape(self.kv_heads, -1, self.head_dim)
+        scores = (queries @ view.keys.squeeze(0).swapaxes(1, 2)).reshape(grouped)
+        weights = mx.softmax(scores + self.mask(r, position, view, grouped), axis=-1)
+        out = weights.reshape(self.kv_heads, -1, grouped[-1]) @ view.values.squeeze(0)
+        out = out.reshape(self.heads, length, self.head_dim).swapaxes(0, 1)
+        return self.o(out.reshape(length, self.q_width))
 
-    def mask(self, band: mx.array, position: int, view: KeyView) -> mx.array:
-        """The bias [heads, L, extent] of L queries at `position`, ... as mask [heads, L, keys], see `RelativeBias`."""
-        heads, length, _ = band.shape
-        keys = view.keys.shape[2]
+    def mask(self, r: mx.array, position: int, view: KeyView, shape: tuple[int, ...]) -> mx.array:
+        """The bias of relative features [heads, L, d_rel] as mask of that shape, see `RelativeBias`."""
+        heads, length, _ = r.shape
+        keys = shape[-1]
         left = length + position - view.first - self.extent
-        parts = [band[..., -left:]] if left < 0 else [band]
+        parts = [r @ (self.bank[:, -left:] if left < 0 else self.bank)]
         if left > 0:
             parts.insert(0, mx.full((heads, length, left), self.far))
         right = keys + length - 1 - max(left, 0) - parts[-1].shape[-1]
         wide = mx.concatenate([*parts, mx.full((heads, length, right), -math.inf)], axis=-1)
-        if length == 1:
-            return wide
-        width = wide.shape[-1] - 1
-        flat = wide.reshape(heads, -1)[:, length - 1 : length - 1 + length * width]
-        return flat.reshape(heads, length, width)[..., :keys]
+        # Each row begins one column further left than the one before.
+        width = keys + length - 1
+        strides = (heads // self.kv_heads * length * width, length * width, width - 1, 1)
+        return mx.as_strided(wide, shape, strides, length - 1)
 
 
 class FewRowDense:
@@ -124,13 +123,12 @@ class CPULayer:
 
     Args:
         layer: one that `suits`.
-        beside: where half of a block's work goes.
     """
 
-    def __init__(self, layer: DecoderLayer, beside: Beside) -> None:
+    def __init__(self, layer: DecoderLayer) -> None:
         self.attn_norm, self.mlp_norm = Norm(layer.attn_norm, layer.eps), Norm(layer.mlp_norm, layer.eps)
         self.attn = FewRowAttention(layer.attn)
-        self.mlp = FewRowDense(layer.mlp) if isinstance(layer.mlp, DenseMLP) else FewRowMoE(layer.mlp, beside)
+        self.mlp = FewRowDense(layer.mlp) if isinstance(layer.mlp, DenseMLP) else FewRowMoE(layer.mlp)
         self.attn_conv, self.mlp_conv = Conv(layer.attn_conv), Conv(layer.mlp_conv)
 
     def __call__(self, x: mx.array, cache: LayerCache) -> mx.array:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import mlx.core as mx
 
-from engine.model.fused.beside import Beside
 from engine.model.fused.products import few_rows
 from engine.model.linear import Dense
 from engine.model.mlp import MoE, RoutedExperts, silu
@@ -36,11 +35,9 @@ class FewRowMoE:
 
     Args:
         mixture: with experts that `fits`.
-        beside: where half of a block's work goes.
     """
 
-    def __init__(self, mixture: MoE, beside: Beside) -> None:
-        self.beside = beside
+    def __init__(self, mixture: MoE) -> None:
         experts = mixture.routed
         self.count, self.width, self.hidden = experts.gate_proj.shape
         self.top_k, self.shared = mixture.top_k, mixture.shared
@@ -83,18 +80,9 @@ class FewRowMoE:
         routed, shared = mx.split(weights, [self.count], axis=-1)
         wide, narrow = self.ranges(chosen)
         rows = mx.tile(x, (1, self.count))
-        with self.beside(length):
-            out = self.share(x, shared)
-            up = mx.segmented_mm(rows, self.up, wide)
-        gate = mx.segmented_mm(rows, self.gate, wide)
-        act = silu(gate) * up * routed.T[..., None]
-        act = act.swapaxes(0, 1).reshape(length, -1)
-        if not self.beside.pays(length):
-            return out + mx.segmented_mm(act, self.down, narrow).sum(axis=0)
-        first, second = mx.split(narrow, [self.count // 2])
-        with self.beside(length):
-            out = out + mx.segmented_mm(act, self.down, second).sum(axis=0)
-        return out + mx.segmented_mm(act, self.down, first).sum(axis=0)
+        gate, up = mx.segmented_mm(rows, self.gate, wide), mx.segmented_mm(rows, self.up, wide)
+        act = (silu(gate) * up * routed.T[..., None]).swapaxes(0, 1).reshape(length, -1)
+        return self.share(x, shared) + mx.segmented_mm(act, self.down, narrow).sum(axis=0)
 
     def share(self, x: mx.array, weights: mx.array) -> mx.array:
         """The shared experts' sum [L, H], of rows [L, H] with weights [L, S]."""

@@ -12,7 +12,6 @@ from collections.abc import Callable
 
 import mlx.core as mx
 
-from engine.model.fused.beside import Beside
 from engine.model.linear import Dense, Projection
 
 FEW_ROWS = 16
@@ -30,12 +29,8 @@ def tile_height(outputs: int, inputs: int) -> int | None:
     return next((height for height in range(most, _LEAST_TILE - 1, -1) if outputs % height == 0), None)
 
 
-def few_rows(matrix: Projection, beside: Beside | None = None) -> Product:
-    """The product of rows [L, in], L <= `FEW_ROWS`, with a matrix -> [L, out].
-
-    Args:
-        beside: for a matrix so large that half of it is worth a second stream.
-    """
+def few_rows(matrix: Projection) -> Product:
+    """The product of rows [L, in], L <= `FEW_ROWS`, with a matrix -> [L, out]."""
     if not isinstance(matrix, Dense) or matrix.weight.dtype != mx.float32 or mx.default_device() != mx.cpu:
         return matrix
     outputs, inputs = matrix.shape
@@ -43,19 +38,10 @@ def few_rows(matrix: Projection, beside: Beside | None = None) -> Product:
     if height is None:
         return matrix
     tiles = matrix.weight.reshape(-1, height, inputs).swapaxes(1, 2)
-    halves = mx.split(tiles, [len(tiles) // 2])
-    mx.eval(tiles, halves)
+    mx.eval(tiles)
 
     def product(x: mx.array) -> mx.array:
         parts = x[None] @ tiles
         return parts.swapaxes(0, 1).reshape(x.shape[0], outputs)
 
-    def shared_product(x: mx.array) -> mx.array:
-        assert beside is not None
-        length = x.shape[0]
-        with beside(length):
-            second = x[None] @ halves[1]
-        parts = mx.concatenate([x[None] @ halves[0], second])
-        return parts.swapaxes(0, 1).reshape(length, outputs)
-
-    return product if beside is None else shared_product
+    return product
