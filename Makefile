@@ -13,6 +13,10 @@ RUN_STAMP := $(VENV)/$(if $(CUDA),cuda,cpu).stamp
 DEV_STAMP := $(VENV)/dev.stamp
 UV_COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--no-annotate --custom-compile-command "make lock" --group pyproject.toml:build $(LOCK_FLAGS)
+BUNDLE_VENV := build/bundle-venv
+BUNDLE_STAMP := $(BUNDLE_VENV)/bundle.stamp
+# The oldest macOS that Inkstand.app is for; `make lock` takes the MLX wheels of it.
+MACOS := 14.0
 
 export PYTHON
 
@@ -22,7 +26,7 @@ $(shell rm -f $(VENV)/*.stamp)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check coverage bench bench-window screenshots person reference lock clean
+.PHONY: help run test check coverage bench bench-window screenshots person reference bundle lock clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "%-14s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,11 +61,16 @@ person: $(RUN_STAMP)  ## a person's first minutes on a virtual screen, pictures 
 reference: $(DEV_STAMP)  ## check the original demo checkpoint: make reference SHARED=DIR
 	@$(BIN)/python packaging/check_reference.py "$(SHARED)"
 
+bundle: $(BUNDLE_STAMP)  ## the installable program in dist/, tested: a tarball on Linux, Inkstand.app on macOS
+	@packaging/bundle.sh $(BUNDLE_VENV)/bin/python
+
 lock: $(DEV_STAMP)  ## renew the lock files from pyproject.toml
 	@$(BIN)/python -m pip install --quiet uv
 	$(UV_COMPILE) pyproject.toml -o requirements.lock
 	$(UV_COMPILE) pyproject.toml --extra cuda --no-emit-package mlx-cpu -c requirements.lock -o requirements-cuda.lock
 	$(UV_COMPILE) pyproject.toml --extra dev -c requirements.lock -o requirements-dev.lock
+	$(UV_COMPILE) pyproject.toml --group pyproject.toml:bundle -c requirements.lock -o requirements-bundle.lock
+	$(BIN)/python packaging/macos/lock_mlx.py $(MACOS) > packaging/macos/mlx.lock
 
 clean:  ## remove the environment and everything generated
 	rm -rf $(VENV) build dist htmlcov .coverage .hypothesis .import_linter_cache .pytest_cache .ruff_cache
@@ -76,3 +85,8 @@ $(DEV_STAMP): requirements-dev.lock pyproject.toml packaging/venv.sh
 	@packaging/venv.sh $(VENV) requirements-dev.lock
 	@rm -f $(VENV)/*.stamp
 	@touch $@ $(VENV)/cpu.stamp
+
+$(BUNDLE_STAMP): requirements-bundle.lock packaging/macos/mlx.lock packaging/venv.sh packaging/macos/oldest_mlx.sh
+	@packaging/venv.sh $(BUNDLE_VENV) requirements-bundle.lock
+	@[ "$$(uname -s)" != Darwin ] || packaging/macos/oldest_mlx.sh $(BUNDLE_VENV)/bin/python
+	@touch $@
