@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import cast
 
 from PySide6.QtCore import QEvent, QTimer
-from PySide6.QtWidgets import QApplication
 
 from app.background import Background
 from app.bridge import Bridge, Stamped
@@ -28,6 +27,7 @@ from app.controllers.stats import StatsController
 from app.crash import CrashHandler
 from app.engine_host import Checkpoint, EngineHost, LoadRequest, ModelLoader
 from app.event_loop import event_loop
+from app.file_open import Application
 from app.hub_access import HubAccess, open_hub
 from app.interrupt import quit_on_interrupt
 from app.library_scan import DEMO
@@ -210,12 +210,12 @@ def choose_model(argv: Sequence[str], settings: Settings) -> LoadRequest | UserE
         return error
 
 
-def application(argv: Sequence[str]) -> QApplication:
+def application(argv: Sequence[str]) -> Application:
     """The Qt application, with what holds for every window."""
-    existing = QApplication.instance()
-    if isinstance(existing, QApplication):
+    existing = Application.instance()
+    if isinstance(existing, Application):
         return existing
-    made = QApplication(["inkstand", *argv])
+    made = Application(["inkstand", *argv])
     made.setApplicationName("Inkstand")
     made.setApplicationDisplayName("Inkstand")
     made.setDesktopFileName("inkstand")
@@ -234,6 +234,7 @@ def run(argv: Sequence[str]) -> int:
         notices: list[str] = []
         gui = build(user_paths(), Checkpoint, notices=notices)
         gui.crash.install()
+        qt.file_opened.connect(gui.services.chats.import_from)
         loop.set_exception_handler(gui.crash.loop_handler)
         request = choose_model(argv, gui.services.preferences.value)
 
