@@ -218,7 +218,8 @@ class Writer:
         position = 0
         for match in _URL.finditer(text):
             self._insert(text[position : match.start()], style)
-            self._insert(match.group(), replace(style, link=match.group()))
+            link = match.group() if safe_link(match.group()) else ""
+            self._insert(match.group(), replace(style, link=link))
             position = match.end()
         self._insert(text[position:], style)
 

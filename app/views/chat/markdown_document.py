@@ -66,6 +66,8 @@ class MarkdownDocument:
         self._opens = opens
         self.decorations = Decorations()
         self.source = ""
+        self._half_ended = False
+        """What came last ended with a carriage return, which a newline may belong to."""
         self._rendered = 0
         self._open_at = 0
         self._frozen_end = 0
@@ -76,7 +78,10 @@ class MarkdownDocument:
 
     def append(self, text: str) -> None:
         """More source; shown with the next flush."""
-        self.source += unified(text)
+        if text:
+            rest = text[1:] if self._half_ended and text[0] == "\n" else text
+            self._half_ended = text[-1] == "\r"
+            self.source += unified(rest)
 
     @property
     def height(self) -> float:
