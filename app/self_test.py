@@ -103,6 +103,8 @@ def check_modules() -> str:
 
 def check_tokens() -> str:
     """Lets the bundled model write with and without its drafter, on a thread of its own as MLX wants it."""
+    if engine.BLAS.state == "unavailable" and getattr(sys, "frozen", False):
+        raise SelfTestError(f"the bundle lacks its BLAS: {engine.BLAS.detail}")
     with ThreadPoolExecutor(1, "inkstand-self-test") as pool:
         return pool.submit(_compare_tokens).result()
 

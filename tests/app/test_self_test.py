@@ -49,6 +49,17 @@ def test_a_missing_part_is_named() -> None:
     assert done.stdout == ""
 
 
+def test_a_bundle_without_its_openblas_fails_though_it_would_work_slowly() -> None:
+    script = (
+        "import sys, engine, app.self_test as test; from engine.blas import BlasStatus;"
+        "engine.BLAS = BlasStatus('unavailable', 'Not there.'); sys.frozen = True;"
+        "sys.exit(test.main([('tokens', test.check_tokens)]))"
+    )
+    done = python("-c", script)
+    assert done.returncode == 1
+    assert done.stderr == "FAILED tokens: the bundle lacks its BLAS: Not there.\n"
+
+
 @pytest.mark.parametrize(
     ("error", "line", "traced"),
     [
