@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 
 import pytest
 
 from engine.decode.loop import DecodeLoop
 from engine.decode.options import GenerationOptions
 from engine.decode.sampler import Sampler
-from engine.decode.stateful import StatefulDrafter
+from engine.decode.stateful import PRIME_ROWS, StatefulDrafter
 from engine.decode.target import Target
 from engine.events import Cancelled, RoundDone
 from engine.session import Session
 from tests.support import PROMPT, TINY_VOCAB, cache_distance, prefilled, run, tiny, tiny_head
 
 
-def begun(options: GenerationOptions, drafter: StatefulDrafter | None = None) -> DecodeLoop:
+def begun(
+    options: GenerationOptions,
+    drafter: StatefulDrafter | None = None,
+    prompt: Sequence[int] = PROMPT,
+    depths: int = 3,
+) -> DecodeLoop:
     """A loop over the prompt whose first token is out."""
     target = Target(tiny().backbone)
     if drafter is not None:
-        drafter.prepare(3)
-    rows = list(target.prefill(PROMPT, 512, drafter.extend if drafter else lambda hidden, ids: None))
-    loop = DecodeLoop(target, drafter, Sampler(options, TINY_VOCAB, PROMPT), "trim", lambda token: None)
+        drafter.prepare(depths)
+    rows = list(target.prefill(prompt, 512, drafter.extend if drafter else lambda hidden, ids: None))
+    loop = DecodeLoop(target, drafter, Sampler(options, TINY_VOCAB, prompt), "trim", lambda token: None)
     loop.first(target.logits(rows[-1]))
     return loop
 
@@ -91,3 +97,21 @@ def test_a_generation_that_ends_early_leaves_nothing_queued(how: str) -> None:
             break
     assert session.target.position == len(session.target.ids) - 1
     assert cache_distance(session.target, prefilled(session.target.ids[:-1])) < 1e-4
+
+
+@pytest.mark.parametrize("how", ["deeper", "plain steps"])
+def test_depths_that_fell_far_behind_are_primed_and_draft_again(how: str) -> None:
+    """More rows wait than the drafter lets wait: it primes the idle depths between two rounds."""
+    prompt = [(7 * i + i * i) % TINY_VOCAB for i in range(PRIME_ROWS // 2 + 8)]
+    drafter = StatefulDrafter(tiny_head())
+    loop = begun(GenerationOptions(), drafter, prompt=prompt, depths=1 if how == "deeper" else 0)
+    if how == "deeper":
+        loop.round(1)
+    drafter.prepare(3)
+    loop.plain()
+    before = loop.target.position
+    for _ in range(4):
+        loop.round(3)
+    assert loop.target.position >= before + 4
+    reference = run(len(loop.target.ids) - len(prompt), prompt=prompt)
+    assert loop.target.ids == reference.ids

@@ -63,7 +63,8 @@ class StatefulDrafter:
 
     def _prime(self, ids: Sequence[int]) -> None:
         for depth in range(self._wanted):
-            end = min(self._logs[0].end, len(ids) - 1 - depth)
+            # The newest row is left to the next proposal, which drafts from its output.
+            end = min(self._logs[0].end, len(ids)) - 1 - depth
             if end > self.caches[depth].offset:
                 self._advance(depth, end, ids, [])
         mx.eval(self.arrays)
