@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, contextmanager, suppress
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 from app.store import migrations as schema
@@ -140,6 +141,8 @@ class Database:
 
 def _connect(target: Path | str, busy_timeout_s: float) -> sqlite3.Connection:
     connection = sqlite3.connect(target, timeout=busy_timeout_s, isolation_level=None, check_same_thread=False)
+    # Bytes that are no text, after damage that SQLite does not see, cost a character and not the chat.
+    connection.text_factory = partial(str, encoding="utf-8", errors="replace")
     connection.execute("PRAGMA foreign_keys = ON")
     return connection
 
@@ -174,11 +177,20 @@ def _check_header(path: Path) -> None:
 
 
 def _check(connection: sqlite3.Connection, path: Path) -> None:
-    (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    try:
+        (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+        tables = connection.execute("SELECT count(*) FROM sqlite_schema WHERE type = 'table'").fetchone()[0]
+        steps = schema.applied(connection)
+    except sqlite3.OperationalError as error:
+        # These statements are sound, so what SQLite calls an error in them is one of the file.
+        if _code(error) != sqlite3.SQLITE_ERROR:
+            raise
+        raise DamagedError(f"The chat history {path} is damaged ({error}).") from error
+    except UnicodeDecodeError as error:  # in what SQLite says about the damage
+        raise DamagedError(f"The chat history {path} is damaged.") from error
     if verdict != "ok":
         raise DamagedError(f"The chat history {path} is damaged ({verdict}).")
-    tables = connection.execute("SELECT count(*) FROM sqlite_schema WHERE type = 'table'").fetchone()[0]
-    if tables and not schema.applied(connection):
+    if tables and not steps:
         raise DamagedError(f"{path} is a database, but not a chat history of Inkstand's.")
 
 

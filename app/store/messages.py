@@ -23,7 +23,7 @@ from app.store.records import (
     storable,
     unpack_ids,
 )
-from app.store.rows import fetch_message, missing, read_path, read_trace, store_trace
+from app.store.rows import fetch_message, missing, read_path, read_trace, sound, store_trace
 from app.store.titles import derive_title
 from engine.messages import Message as ModelMessage
 from engine.messages import Role
@@ -248,6 +248,7 @@ def _store_answer(
     store_trace(connection, message_id, Trace(answer.token_ids, answer.rounds))
 
 
+@sound
 def _turn(row: tuple[Any, ...]) -> ModelMessage:
     role, content, reasoning, tool_calls, token_ids, name, tool_call_id = row
     return ModelMessage(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import sqlite3
+import struct
 from collections import defaultdict
-from collections.abc import Iterable
-from typing import Any, Literal
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any, Literal, ParamSpec, TypeVar
 
-from app.store.errors import MissingError
+from app.store.errors import DamagedError, MissingError
 from app.store.records import (
     Chat,
     Message,
@@ -25,6 +28,8 @@ from app.store.records import (
 )
 from app.store.titles import one_line
 
+P = ParamSpec("P")
+T = TypeVar("T")
 CHAT_COLUMNS = "c.id, c.title, c.pinned, c.created_at, c.updated_at, c.system_prompt, c.settings"
 MESSAGE_COLUMNS = (
     "id, chat_id, parent_id, role, state, content, reasoning, name, tool_calls, tool_call_id, stats, draft, "
@@ -32,10 +37,29 @@ MESSAGE_COLUMNS = (
 )
 
 
+def sound(read: Callable[P, T]) -> Callable[P, T]:
+    """Makes a `DamagedError` of what a reader of columns meets in garbled ones, which no check of SQLite's notices."""
+
+    @functools.wraps(read)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return read(*args, **kwargs)
+        except (ValueError, KeyError, TypeError, struct.error) as error:
+            raise DamagedError(
+                f"A part of this chat is garbled in the history ({error}).",
+                "Other chats are not affected. Export them, and restore the history from a backup if there is one.",
+            ) from error
+
+    return checked
+
+
 def read_chat(row: tuple[Any, ...]) -> Chat:
-    """A chat from its `CHAT_COLUMNS`."""
-    chat_id, title, pinned, created_at, updated_at, system_prompt, settings = row
-    return Chat(chat_id, title, bool(pinned), created_at, updated_at, system_prompt, load_object(settings) or {})
+    """A chat from its `CHAT_COLUMNS`. Without its settings where those are garbled: it must not hide the list."""
+    chat_id, title, pinned, created_at, updated_at, system_prompt, packed = row
+    settings = None
+    with suppress(ValueError):
+        settings = load_object(packed)
+    return Chat(chat_id, title, bool(pinned), created_at, updated_at, system_prompt, settings or {})
 
 
 def fetch_chat(connection: sqlite3.Connection, chat_id: int) -> Chat:
@@ -65,6 +89,7 @@ def insert_chat(connection: sqlite3.Connection, chat: Chat) -> int:
     return cursor.lastrowid
 
 
+@sound
 def read_message(row: tuple[Any, ...], siblings: tuple[int, ...]) -> Message:
     """A message from its `MESSAGE_COLUMNS`."""
     return Message(
@@ -144,6 +169,7 @@ def read_path(connection: sqlite3.Connection, chat_id: int) -> list[Message]:
     return [read_message(row, siblings[row[0]]) for row in message_rows(connection, siblings)]
 
 
+@sound
 def read_trace(row: tuple[bytes, str] | None) -> Trace:
     """A trace from its columns."""
     if row is None:
