@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from engine.wording import printable
+
 
 class UserError(Exception):
     """A mistake or situation that the user can mend.
@@ -9,12 +11,14 @@ class UserError(Exception):
     Args:
         title: one sentence that says what is wrong, with the offending value or file.
         hint: one sentence that says what to do about it.
+
+    What a terminal would obey and what no stream can encode is spelt out in both: they quote foreign files.
     """
 
     def __init__(self, title: str, hint: str = "") -> None:
-        super().__init__(f"{title} {hint}".strip())
-        self.title = title
-        self.hint = hint
+        self.title = printable(title)
+        self.hint = printable(hint)
+        super().__init__(f"{self.title} {self.hint}".strip())
 
 
 class ConfigError(UserError):

@@ -1,6 +1,18 @@
-"""Counts and sizes as people read them. 1 GB = 10^9 bytes, as disks are sold and macOS counts."""
+"""Counts, sizes and foreign text as people read them. 1 GB = 10^9 bytes, as disks are sold and macOS counts."""
 
 from __future__ import annotations
+
+import re
+
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+def printable(text: str) -> str:
+    """`text` with control characters and lone surrogates spelt out, but for tabs and ends of lines.
+
+    Names in a checkpoint and text of a model may hold what a terminal obeys, or what no stream can encode.
+    """
+    return _UNPRINTABLE.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
 
 
 def counted(count: int, one: str, many: str | None = None) -> str:

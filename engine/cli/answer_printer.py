@@ -17,10 +17,11 @@ from engine.events import (
     TextDelta,
     ToolCallReady,
 )
+from engine.wording import printable
 
 
 class AnswerPrinter:
-    """Streams an answer to a terminal.
+    """Streams an answer to a terminal, which obeys nothing that the model says; files and pipes get every character.
 
     Args:
         text: takes the answer, or None to show nothing of it.
@@ -89,7 +90,7 @@ class AnswerPrinter:
             self._dimmed = stream
         elif not dim:
             self._undim()
-        stream.write(text)
+        stream.write(printable(text) if stream.isatty() else text)
         stream.flush()
         self._open = None if text.endswith("\n") else stream
 
