@@ -85,12 +85,18 @@ class Tokenizer:
         """Ids of `text`, in which control tokens have no meaning: a typed marker stays plain text.
 
         Lone surrogates, which no UTF-8 text can hold, are encoded as U+FFFD.
+
+        Raises:
+            TokenizerError: the file contradicts itself, which the library notices only now.
         """
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") if _has_surrogate(text) else text
         return self._encode(text)
 
     def _encode(self, text: str) -> list[int]:
-        ids = self._backend.encode(text, add_special_tokens=False).ids
+        try:
+            ids = self._backend.encode(text, add_special_tokens=False).ids
+        except Exception as error:  # the library raises nothing narrower
+            raise TokenizerError(f"The checkpoint's tokenizer.json cannot encode a text: {error}.", _CURE) from error
         if self._off_limits.isdisjoint(ids):
             return ids
         # The vocabulary itself holds a marker as one piece. Spelt in two parts it cannot be found.
