@@ -68,11 +68,11 @@ def test_every_promise_names_its_tests() -> None:
 
 def test_the_demo_carries_its_licence_and_where_it_comes_from() -> None:
     provenance = (ROOT / "resources/demo_checkpoint/PROVENANCE.md").read_text(encoding="utf-8")
-    notice = (ROOT / "NOTICE").read_text(encoding="utf-8")
+    notice = (ROOT / "resources" / "NOTICE").read_text(encoding="utf-8")
     for text in (provenance, notice):
         assert "SmolLM2-135M-Instruct" in text
         assert "Apache" in text
     for script in re.findall(r"`(\w+\.py)`", provenance):
         assert (ROOT / "packaging/demo" / script).is_file(), script
     assert "Apache License" in (ROOT / "LICENSE").read_text(encoding="utf-8")
-    assert 'license-files = ["LICENSE", "NOTICE"]' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert 'license-files = ["LICENSE", "resources/NOTICE"]' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
