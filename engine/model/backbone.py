@@ -7,7 +7,7 @@ import mlx.core as mx
 from engine.cache import Cache
 from engine.config import ModelConfig
 from engine.model.fused.choice import Layer
-from engine.model.fused.products import FEW_ROWS, few_rows
+from engine.model.fused.products import FEW_ROWS, any_rows
 from engine.model.layer import DecoderLayer, layer_cache
 from engine.model.params import Params, array, matrix
 
@@ -31,7 +31,7 @@ class Backbone:
         self.embedding, self.lm_head = matrix(params, "embed"), matrix(params, "lm_head")
         self.embed_norm = array(params, "embed_norm") if text.embed_norm else None
         self.norm = array(params, "norm")
-        self._few_logits = few_rows(self.lm_head) if fused else self.lm_head
+        self._score = any_rows(self.lm_head, fused=fused)
         self.layers = [
             Layer(DecoderLayer(text, params, f"layers.{i}", sliding=sliding, dense=dense), fused=fused)
             for i, (sliding, dense) in enumerate(zip(text.sliding, text.dense, strict=True))
@@ -62,9 +62,7 @@ class Backbone:
 
     def project(self, hidden: mx.array) -> mx.array:
         """LM head: normed hidden [1, L, H] -> float32 logits [1, L, unpadded vocabulary]."""
-        hidden = hidden / self.config.mup_multiplier
-        many = hidden.shape[1] > FEW_ROWS
-        logits = self.lm_head(hidden) if many else self._few_logits(hidden.squeeze(0))[None]
+        logits = self._score(hidden / self.config.mup_multiplier)
         return logits[..., : self.config.unpadded_vocab_size].astype(mx.float32)
 
     def logits(self, hidden: mx.array) -> mx.array:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import mlx.core as mx
 
-from engine.model.fused.products import FEW_ROWS, few_rows
+from engine.model.fused.products import any_rows
 from engine.model.linear import Dense, Matrix, Packed
 
 
@@ -26,7 +26,7 @@ class DraftHead:
     def __init__(self, lm_head: Matrix, ids: Sequence[int], vocabulary: int) -> None:
         self.ids = mx.array(sorted(ids), mx.int32)
         self.rows = select_rows(lm_head, self.ids)
-        self._few = few_rows(self.rows)
+        self._score = any_rows(self.rows)
         self._nothing = mx.full((1, vocabulary), -mx.inf, mx.float32)
         mx.eval(self.ids, self._nothing, self.rows.arrays)
 
@@ -41,10 +41,9 @@ class DraftHead:
 
     def __call__(self, hidden: mx.array) -> mx.array:
         """Normed, scaled hidden [1, L, H] -> float32 [1, L, vocabulary], minus infinity outside the subset."""
-        rows = hidden[0]
-        scores = (self._few if rows.shape[0] <= FEW_ROWS else self.rows)(rows).astype(mx.float32)
+        scores = self._score(hidden).squeeze(0).astype(mx.float32)
         places = mx.broadcast_to(self.ids[None], scores.shape)
-        nothing = mx.broadcast_to(self._nothing, (rows.shape[0], self._nothing.shape[1]))
+        nothing = mx.broadcast_to(self._nothing, (scores.shape[0], self._nothing.shape[1]))
         return mx.put_along_axis(nothing, places, scores, axis=-1)[None]
 
 

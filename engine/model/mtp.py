@@ -22,7 +22,7 @@ from engine.config import MTPConfig
 from engine.model.backbone import Backbone
 from engine.model.draft_head import DraftHead
 from engine.model.fused.choice import Layer
-from engine.model.fused.products import FEW_ROWS, few_rows
+from engine.model.fused.products import any_rows
 from engine.model.layer import DecoderLayer, layer_cache
 from engine.model.params import Params, array, matrix
 
@@ -46,7 +46,7 @@ class MTPBlock:
         self.config, self.sliding = backbone.config, sliding
         self.embed_norm, self.hidden_norm = array(params, f"{name}.embed_norm"), array(params, f"{name}.hidden_norm")
         self.input_proj = matrix(params, f"{name}.input_proj")
-        self._few_inputs = few_rows(self.input_proj) if backbone.fused else self.input_proj
+        self._project = any_rows(self.input_proj, fused=backbone.fused)
         layer = DecoderLayer(backbone.config, params, f"{name}.block", sliding=sliding, dense=True)
         self.layer = Layer(layer, fused=backbone.fused)
 
@@ -54,10 +54,7 @@ class MTPBlock:
         """Embedded tokens and hidden states [1, L, H] -> [1, L, H]."""
         eps = self.config.rms_norm_eps
         sides = [mx.fast.rms_norm(hidden, self.hidden_norm, eps), mx.fast.rms_norm(embedded, self.embed_norm, eps)]
-        joined = mx.concatenate(sides, axis=-1)
-        if joined.shape[1] > FEW_ROWS:
-            return self.layer(self.input_proj(joined), cache)
-        return self.layer(self._few_inputs(joined.squeeze(0))[None], cache)
+        return self.layer(self._project(mx.concatenate(sides, axis=-1)), cache)
 
 
 class MTPHead:

@@ -45,3 +45,19 @@ def few_rows(matrix: Projection) -> Product:
         return parts.swapaxes(0, 1).reshape(x.shape[0], outputs)
 
     return product
+
+
+def any_rows(matrix: Projection, *, fused: bool = True) -> Product:
+    """The product of rows [1, L, in] with a matrix -> [1, L, out], by `few_rows` where they are few.
+
+    Args:
+        fused: False always takes the whole product.
+    """
+    few = few_rows(matrix)
+    if not fused or few is matrix:
+        return matrix
+
+    def product(x: mx.array) -> mx.array:
+        return matrix(x) if x.shape[1] > FEW_ROWS else few(x.squeeze(0))[None]
+
+    return product
