@@ -8,7 +8,6 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import (
     QComboBox,
     QDoubleSpinBox,
-    QFrame,
     QGridLayout,
     QHBoxLayout,
     QLineEdit,
@@ -21,6 +20,7 @@ from PySide6.QtWidgets import (
 
 from app.theme import GRID, Theme
 from app.views.labels import Label
+from app.views.scrolling import scrolling
 
 FIELD = 26 * GRID
 
@@ -154,11 +154,6 @@ class Form(QWidget):
 
 def scrolled(form: Form) -> QScrollArea:
     """A form in an area that scrolls where the screen is low."""
-    area = QScrollArea()
-    area.setWidget(form)
-    area.setWidgetResizable(True)
-    area.setFrameShape(QFrame.Shape.NoFrame)
-    area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-    area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+    area = scrolling(form)
     area.setMinimumWidth(form.minimumSizeHint().width() + 2 * GRID)
     return area

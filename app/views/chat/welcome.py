@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from PySide6.QtCore import QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QPainter, QPaintEvent
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QProgressBar, QScrollArea, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QProgressBar, QSizePolicy, QVBoxLayout, QWidget
 
 from app.theme import COLUMN, GRID, Theme
 from app.views.controls import PaintedButton, focus_ring
 from app.views.labels import Hairline, Label, Surface
+from app.views.scrolling import scrolling
 
 PROMPTS = (
     ("A haiku, explained", "Write a haiku about tide pools, then explain its structure."),
@@ -108,15 +109,9 @@ class Welcome(Surface):
         line.addStretch(1)
         outer.addLayout(line)
         outer.addStretch(3)
-        scroll = QScrollArea(self)
-        scroll.setWidget(content)
-        scroll.setWidgetResizable(True)
-        scroll.setFrameShape(QFrame.Shape.NoFrame)
-        scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         whole = QVBoxLayout(self)
         whole.setContentsMargins(0, 0, 0, 0)
-        whole.addWidget(scroll)
+        whole.addWidget(scrolling(content, self))
 
     def show_model(self, title: str, subtitle: str, fraction: float | None = None, *, drafts: bool = True) -> None:
         """What is loaded, or how far it has come (`fraction` in [0, 1]). `drafts`: there is a switch to flip."""

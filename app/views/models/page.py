@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtCore import QTimer, Signal
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QBoxLayout, QFrame, QHBoxLayout, QLineEdit, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QLineEdit, QVBoxLayout, QWidget
 
 from app.model_rows import CATALOG_NOTE, Row
 from app.theme import GRID, Theme
 from app.views.controls import IconButton, TextButton
 from app.views.labels import ElidedLabel, Hairline, Label, Surface
 from app.views.models.row import NARROW, ModelRow, Push
+from app.views.scrolling import scrolling
 from engine.cli.units import size
 
 COLUMN = 920
@@ -64,12 +65,7 @@ class ModelsPage(Surface):
         across.addStretch(1)
         across.addWidget(column, 1000)
         across.addStretch(1)
-        self.area = QScrollArea(self)
-        self.area.setWidgetResizable(True)
-        self.area.setFrameShape(QFrame.Shape.NoFrame)
-        self.area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        self.area.setWidget(holder)
+        self.area = scrolling(holder, self)
         outer = QVBoxLayout(self)
         outer.setContentsMargins(0, 0, 0, 0)
         outer.addWidget(self.area)

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QSize, Qt, QTimer
 from PySide6.QtGui import QFont, QFontMetrics, QPainter, QPaintEvent
-from PySide6.QtWidgets import QFrame, QGridLayout, QHBoxLayout, QScrollArea, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
 
 from app.attachments import size_text
 from app.controllers.stats import PanelState
 from app.theme import GRID, Theme
 from app.views.labels import Hairline, Label, Surface
+from app.views.scrolling import scrolling
 from app.views.stats.bars import PositionBars
 from app.wording import DASH, DEFINITIONS, count, drafts_per_round, milliseconds, number, percent, rate, seconds
 
@@ -142,17 +143,11 @@ class StatsPanel(Surface):
             for widget in group:
                 body.addWidget(widget)
         body.addStretch(1)
-        scroll = QScrollArea(self)
-        scroll.setWidget(content)
-        scroll.setWidgetResizable(True)
-        scroll.setFrameShape(QFrame.Shape.NoFrame)
-        scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         layout = QHBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(0)
         layout.addWidget(Hairline(theme, self, vertical=True))
-        layout.addWidget(scroll)
+        layout.addWidget(scrolling(content, self))
         self._depths = 4
         self._state = PanelState()
         self._drawing = QTimer(self)
