@@ -328,7 +328,7 @@ def test_threads_write_and_read_at_once(path: Path) -> None:
 
 
 _STREAMER = """
-import sys
+import os, sys
 from pathlib import Path
 from app.store.history import History
 from app.store.records import Answer
@@ -336,11 +336,11 @@ history = History.open(Path(sys.argv[1]))
 chat = history.chats.create()
 for turn in range(1000):
     sent = history.messages.send(chat.id, f"question {turn}")
-    print("sent", turn, flush=True)
+    os.write(1, b"sent %d\\n" % turn)  # in one piece, also when the kill comes now
     answer = history.messages.begin_answer(sent.id)
     for n in range(1, 5):
         history.messages.save_answer(answer.id, Answer(content="word " * n, token_ids=tuple(range(n))))
-        print("saved", turn, n, flush=True)
+        os.write(1, b"saved %d %d\\n" % (turn, n))
     history.messages.finish_answer(answer.id, Answer(content="word " * 5, token_ids=tuple(range(5))))
 """
 
