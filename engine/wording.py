@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -13,6 +14,13 @@ def printable(text: str) -> str:
     Names in a checkpoint and text of a model may hold what a terminal obeys, or what no stream can encode.
     """
     return _UNPRINTABLE.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
+
+
+def json_line(value: object) -> str:
+    """`value` as JSON in one line that reads back as the same value, with what `printable` spells out escaped."""
+    # json.dumps escapes the first 32 characters itself, not those that an 8-bit terminal obeys.
+    text = json.dumps(value, ensure_ascii=False)
+    return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def counted(count: int, one: str, many: str | None = None) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -70,16 +69,14 @@ def run(args: argparse.Namespace) -> int:
             "kept": report.kept,
             "missing_head": report.missing_head,
         }
-        terminal.write(json.dumps(line, ensure_ascii=False) + "\n")
+        terminal.json(line)
     else:
-        terminal.write(f"{report.directory}: {size(report.nbytes)}\n")
+        terminal.line(f"{report.directory}: {size(report.nbytes)}")
         for how, count in report.packing.items():
-            terminal.write(f"  {matrices(count)}: {how}\n")
+            terminal.line(f"  {matrices(count)}: {how}")
         if report.kept:
-            terminal.write(f"  {matrices(report.kept)} kept, packed already in {args.source}\n")
-        terminal.write(
-            f"  MTP head: {'included' if report.missing_head is None else f'none ({report.missing_head})'}\n"
-        )
+            terminal.line(f"  {matrices(report.kept)} kept, packed already in {args.source}")
+        terminal.line(f"  MTP head: {'included' if report.missing_head is None else f'none ({report.missing_head})'}")
     return 0
 
 

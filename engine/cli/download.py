@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import shlex
 import shutil
-import sys
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
@@ -47,9 +45,10 @@ def run(args: argparse.Namespace) -> int:
     from engine.errors import UserError
     from engine.hub.errors import HubError
 
-    lines = JsonReport() if args.json else None
+    terminal = Terminal()
+    lines = JsonReport(terminal) if args.json else None
     try:
-        return asyncio.run(_download(args, lines or TextReport(Terminal())))
+        return asyncio.run(_download(args, terminal, lines or TextReport(terminal)))
     except KeyboardInterrupt:
         return 130
     except UserError as error:
@@ -71,8 +70,11 @@ class Report(Protocol):
 class JsonReport:
     """A line of JSON per event, on standard output."""
 
+    def __init__(self, terminal: Terminal) -> None:
+        self._terminal = terminal
+
     def line(self, value: dict[str, Any]) -> None:
-        print(json.dumps(value, ensure_ascii=False), flush=True)
+        self._terminal.json(value)
 
     def plan(self, plan: Plan) -> None:
         self.line({"event": "plan", **plan.to_json()})
@@ -108,7 +110,7 @@ class TextReport:
     def end(self, progress: DownloadProgress) -> None:
         self._terminal.clear_progress()
         if progress.state == "ready":
-            print(progress.target)
+            self._terminal.line(str(progress.target))
         elif progress.reason is None:
             self._terminal.note(
                 f"Paused: {size(progress.done)} of {size(progress.total)} are kept. "
@@ -137,7 +139,7 @@ def describe(progress: DownloadProgress) -> str:
     return " · ".join(parts)
 
 
-async def _download(args: argparse.Namespace, report: Report) -> int:
+async def _download(args: argparse.Namespace, terminal: Terminal, report: Report) -> int:
     from engine.hub.context import TransferSettings
     from engine.hub.errors import HubError, SelectionError
     from engine.hub.limiter import parse_rate
@@ -174,7 +176,7 @@ async def _download(args: argparse.Namespace, report: Report) -> int:
     if args.to is not None and not plan.target.is_relative_to(library.models_folder):
         library.add_folder(plan.target)
     if not args.json:
-        print(_next_step(plan, library), file=sys.stderr)
+        terminal.note(_next_step(plan, library))
     return 0
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -87,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
             "used": _wiring_json(engine.head.wiring),
             "wirings": [{**_wiring_json(wiring), **_stats_json(stats)} for wiring, stats in rows],
         }
-        terminal.write(json.dumps(report, ensure_ascii=False) + "\n")
+        terminal.json(report)
     else:
         terminal.note(f"{len(prompts)} prompts, greedy, {drafts} drafts per round, {args.draft_schedule} schedule")
         terminal.write(_table(rows, engine.head.wiring))

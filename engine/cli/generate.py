@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
     with cancel_on_interrupt() as cancel:
         generation, cancelled = printer.follow(events(cancel))
     if args.json:
-        terminal.write(json.dumps(as_json(generation), ensure_ascii=False) + "\n")
+        terminal.json(as_json(generation))
     else:
         terminal.note(stats_line(generation.stats, generation.draft))
         if truth := truth_line(generation.draft):

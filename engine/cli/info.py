@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 from importlib.metadata import PackageNotFoundError, version
@@ -12,7 +11,7 @@ from typing import Any
 
 import engine
 from engine.cli.arguments import Subparsers
-from engine.cli.terminal import DASH
+from engine.cli.terminal import DASH, Terminal
 from engine.errors import UserError
 from engine.paths import demo_checkpoint, user_paths
 from engine.wording import size
@@ -30,7 +29,10 @@ def add_parser(subparsers: Subparsers) -> None:
 def run(args: argparse.Namespace) -> int:
     """Prints the report."""
     report = collect()
-    print(json.dumps(report, ensure_ascii=False) if args.json else as_text(report))
+    if args.json:
+        Terminal().json(report)
+    else:
+        Terminal().line(as_text(report))
     return 0
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.cli.arguments import Subparsers
+from engine.cli.terminal import Terminal
 from engine.wording import counted, size
 
 if TYPE_CHECKING:
@@ -30,7 +30,10 @@ def run(args: argparse.Namespace) -> int:
     from engine.weights.inspect import inspect
 
     findings = inspect(args.directory)
-    print(json.dumps(as_json(findings), ensure_ascii=False) if args.json else as_text(findings))
+    if args.json:
+        Terminal().json(as_json(findings))
+    else:
+        Terminal().line(as_text(findings))
     return 2 if findings.problems else 0
 
 

@@ -35,6 +35,7 @@ from engine.cli.arguments import Parser
 from engine.cli.streams import flush_output, prepare_output, silence_failed_output
 from engine.errors import UserError
 from engine.paths import user_paths
+from engine.wording import printable
 
 OpenWindow = Callable[[], int | None]
 """Opens the window and returns the exit code, or says why it cannot and returns None."""
@@ -123,7 +124,7 @@ def _report_bug(argv: Sequence[str], error: Exception) -> int:
 def _say(line: str) -> None:
     # A full or closed standard error changes nothing about how the command ended.
     with contextlib.suppress(OSError):
-        print(line, file=sys.stderr)
+        print(printable(line), file=sys.stderr)
 
 
 def _lowered(text: str) -> str:

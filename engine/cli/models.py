@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 from engine.cli.arguments import Subparsers, UsageError
 from engine.cli.terminal import DASH, Terminal
 from engine.cli.units import size
+from engine.wording import printable
 
 if TYPE_CHECKING:
     from engine.hub.entry import Model
@@ -56,34 +56,36 @@ def run(args: argparse.Namespace) -> int:
     """Does what was asked. Raises UserError."""
     from engine.installed import open_library
 
-    work: Callable[[Library, argparse.Namespace], int] = args.work
-    return work(open_library(), args)
+    work: Callable[[Library, argparse.Namespace, Terminal], int] = args.work
+    return work(open_library(), args, Terminal())
 
 
-def _list(library: Library, args: argparse.Namespace) -> int:
+def _list(library: Library, args: argparse.Namespace, terminal: Terminal) -> int:
     from engine.hub.jobs import read_downloads
 
     models = library.models()
     waiting = [d for d in read_downloads(library.journals) if d.progress.state != "ready"]
     if args.json:
         downloads = [d.progress.to_json() for d in waiting]
-        print(json.dumps({"models": [m.to_json() for m in models], "downloads": downloads}, ensure_ascii=False))
+        terminal.json({"models": [m.to_json() for m in models], "downloads": downloads})
         return 0
     if not models and not waiting:
-        print("No models yet. `inkstand models catalog` lists what there is to download.")
+        terminal.line("No models yet. `inkstand models catalog` lists what there is to download.")
     rows = [[m.name, m.status, size(m.size), _kind(m), _head(m, models, library), m.source] for m in models]
-    _table([["MODEL", "STATE", "SIZE", "KIND", "MTP HEAD", "FROM"], *rows] if rows else [])
+    _table(terminal, [["MODEL", "STATE", "SIZE", "KIND", "MTP HEAD", "FROM"], *rows] if rows else [])
     for download in waiting:
         progress = download.progress
-        print(f"{progress.repo}: {progress.state}, {size(progress.done)} of {size(progress.total)}, {progress.target}")
+        terminal.line(
+            f"{progress.repo}: {progress.state}, {size(progress.done)} of {size(progress.total)}, {progress.target}"
+        )
     return 0
 
 
-def _info(library: Library, args: argparse.Namespace) -> int:
+def _info(library: Library, args: argparse.Namespace, terminal: Terminal) -> int:
     models = library.models()
     model = library.find(args.model, models)
     if args.json:
-        print(json.dumps(model.to_json(), ensure_ascii=False))
+        terminal.json(model.to_json())
         return 0
     facts = model.facts
     commit = f"{model.revision or DASH} at {(model.commit or DASH)[:12]}"
@@ -102,68 +104,66 @@ def _info(library: Library, args: argparse.Namespace) -> int:
         ["MTP head", _head(model, models, library)],
         ["", (facts and facts.head_note) or ""],
     ]
-    print(model.name)
-    _table([row for row in rows if row[1]])
+    terminal.line(model.name)
+    _table(terminal, [row for row in rows if row[1]])
     return 0
 
 
-def _verify(library: Library, args: argparse.Namespace) -> int:
+def _verify(library: Library, args: argparse.Namespace, terminal: Terminal) -> int:
     from engine.hub.storage import verify_model
 
-    model, terminal = library.find(args.model), Terminal()
+    model = library.find(args.model)
     found = verify_model(model, lambda name, done, total: terminal.progress(done / max(total, 1), name))
     terminal.clear_progress()
     if args.json:
         groups = {"good": found.good, "damaged": found.damaged, "missing": found.missing, "unknown": found.unknown}
-        print(json.dumps({"model": model.name, "ok": found.ok, **groups}, ensure_ascii=False))
+        terminal.json({"model": model.name, "ok": found.ok, **groups})
     else:
         for word, names in (("damaged", found.damaged), ("missing", found.missing), ("no checksum", found.unknown)):
             for name in names:
-                print(f"{word}: {name}")
+                terminal.line(f"{word}: {name}")
         count = len(found.good)
-        print(f"{model.name}: {count} {'file is' if count == 1 else 'files are'} as downloaded.")
+        terminal.line(f"{model.name}: {count} {'file is' if count == 1 else 'files are'} as downloaded.")
         if not found.ok:
-            print(f"Fetch the rest again: inkstand download {model.repo or model.name}", file=sys.stderr)
+            terminal.note(f"Fetch the rest again: inkstand download {model.repo or model.name}")
     return 0 if found.ok else 2
 
 
-def _remove(library: Library, args: argparse.Namespace) -> int:
+def _remove(library: Library, args: argparse.Namespace, terminal: Terminal) -> int:
     from engine.hub.storage import remove_model
 
     model = library.find(args.model)
     if model.status == "unavailable":
         library.forget(model)
-        print(f"{model.name} is forgotten; its folder was not there, so nothing was deleted.")
+        terminal.line(f"{model.name} is forgotten; its folder was not there, so nothing was deleted.")
         return 0
     if not args.yes:
         if not sys.stdin.isatty():
             raise UsageError("Nobody is there to confirm.", "Add --yes to delete without a question.")
-        if input(f"Delete {model.name} ({size(model.size)}) in {model.path}? [y/N] ").strip().lower() not in (
-            "y",
-            "yes",
-        ):
-            print("Nothing was deleted.")
+        question = printable(f"Delete {model.name} ({size(model.size)}) in {model.path}? [y/N] ")
+        if input(question).strip().lower() not in ("y", "yes"):
+            terminal.line("Nothing was deleted.")
             return 0
     removal = remove_model(model, library.journals)
     library.forget(model)
-    print(f"{size(removal.freed)} freed.")
+    terminal.line(f"{size(removal.freed)} freed.")
     for name in removal.kept:
-        print(f"kept, as Inkstand did not put it there or it was changed: {name}")
+        terminal.line(f"kept, as Inkstand did not put it there or it was changed: {name}")
     return 0
 
 
-def _pair(library: Library, args: argparse.Namespace) -> int:
+def _pair(library: Library, args: argparse.Namespace, terminal: Terminal) -> int:
     models = library.models()
     model = library.find(args.model, models)
     if args.auto:
         library.unpair(model)
     else:
         library.pair(model, None if args.none else library.find(args.head, models))
-    print(f"{model.name}: {_head(model, models, library)}")
+    terminal.line(f"{model.name}: {_head(model, models, library)}")
     return 0
 
 
-def _catalog(_: Library, args: argparse.Namespace) -> int:
+def _catalog(_: Library, args: argparse.Namespace, terminal: Terminal) -> int:
     from engine.hub.catalog import CATALOG, CONTEXT, that_run_in
 
     entries = CATALOG if args.memory is None else that_run_in(int(args.memory * 1e9))
@@ -173,37 +173,36 @@ def _catalog(_: Library, args: argparse.Namespace) -> int:
              "head_repo": e.original.repo, "download": e.download, "memory": e.memory, "machine": e.machine}
             for e in entries
         ]  # fmt: skip
-        print(json.dumps(rows))
+        terminal.json(rows)
         return 0
     head = ["CHECKPOINT", "WEIGHTS", "DOWNLOAD", "NEEDS", "MAC WITH", "FORMAT", ""]
     lines = [
         [e.repo, size(e.size), size(e.download), size(e.memory), size(e.machine), e.quantization, e.note]
         for e in entries
     ]
-    _table([head, *lines])
-    print(f"Download includes the MTP head of the original; needs are for {CONTEXT} tokens of context.")
+    _table(terminal, [head, *lines])
+    terminal.line(f"Download includes the MTP head of the original; needs are for {CONTEXT} tokens of context.")
     return 0
 
 
-def _move(library: Library, args: argparse.Namespace) -> int:
+def _move(library: Library, args: argparse.Namespace, terminal: Terminal) -> int:
     from engine.hub.move import move_models
 
-    terminal = Terminal()
     moved = move_models(
         library, args.folder, report=lambda done, total: terminal.progress(done / max(total, 1), "Moving models")
     )
     terminal.clear_progress()
-    print(f"Models are in {library.models_folder}; {size(moved)} moved.")
+    terminal.line(f"Models are in {library.models_folder}; {size(moved)} moved.")
     return 0
 
 
-def _folders(library: Library, args: argparse.Namespace) -> int:
+def _folders(library: Library, args: argparse.Namespace, terminal: Terminal) -> int:
     if args.add:
         library.add_folder(args.add.expanduser())
     if args.remove:
         library.remove_folder(args.remove.expanduser())
     for folder in (str(library.models_folder), *library.settings.read().folders):
-        print(folder)
+        terminal.line(folder)
     return 0
 
 
@@ -222,7 +221,7 @@ def _head(model: Model, models: list[Model], library: Library) -> str:
     return "own" if head.path == model.path else head.name
 
 
-def _table(rows: list[list[str]]) -> None:
+def _table(terminal: Terminal, rows: list[list[str]]) -> None:
     widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))] if rows else []
     for row in rows:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        terminal.line("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

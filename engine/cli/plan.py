@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 from typing import TYPE_CHECKING
 
 from engine.cli.arguments import Subparsers
 from engine.cli.hub_options import add_request_options, request_of, target_of
+from engine.cli.terminal import Terminal
 from engine.cli.units import size
 
 if TYPE_CHECKING:
@@ -25,7 +25,10 @@ def add_parser(subparsers: Subparsers) -> None:
 def run(args: argparse.Namespace) -> int:
     """Prints the plan. Raises UserError for what the hub refuses."""
     plan = asyncio.run(_plan(args))
-    print(json.dumps({"event": "plan", **plan.to_json()}, ensure_ascii=False) if args.json else as_text(plan))
+    if args.json:
+        Terminal().json({"event": "plan", **plan.to_json()})
+    else:
+        Terminal().line(as_text(plan))
     return 0
 
 

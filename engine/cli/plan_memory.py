@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,9 +59,9 @@ def run(args: argparse.Namespace) -> int:
         check = run_long_prefill(config, context=context, layers=args.layers, dtype=args.dtype)
     free, total = available_memory(), total_memory()
     if args.json:
-        Terminal().write(json.dumps(as_json(seen, context, free, total, check)) + "\n")
+        Terminal().json(as_json(seen, context, free, total, check))
     else:
-        Terminal().write(as_text(seen, context, free, total, check) + "\n")
+        Terminal().line(as_text(seen, context, free, total, check))
     return 0
 
 

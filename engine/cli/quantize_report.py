@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -86,7 +85,7 @@ def write(rows: Sequence[Quality], texts: Sequence[Text], drafts: int, terminal:
                 for row in rows
             ],
         }
-        terminal.write(json.dumps(report) + "\n")
+        terminal.json(report)
         return
     terminal.note(f"{counted(len(texts), 'answer')} of the model as it is, {tokens} tokens, {drafts} drafts per round")
     lines = [f"{'the rest':<10}{'in memory':>11}{'same choice':>13}{'tokens/round':>14}"]
@@ -94,4 +93,4 @@ def write(rows: Sequence[Quality], texts: Sequence[Text], drafts: int, terminal:
         name = "as it is" if row.bits is None else f"{row.bits}-bit"
         length = "–" if row.acceptance_length is None else f"{row.acceptance_length:.2f}"
         lines.append(f"{name:<10}{size(row.nbytes):>11}{row.agreement:>13.1%}{length:>14}")
-    terminal.write("\n".join(lines) + "\n")
+    terminal.line("\n".join(lines))

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, TextIO
 
-from engine.wording import counted
+from engine.wording import counted, json_line, printable
 
 if TYPE_CHECKING:
     from engine.events import DraftStatus
@@ -23,8 +23,10 @@ DIM, UNDIM = "\x1b[2m", "\x1b[22m"
 class Terminal:
     """Standard output and standard error, each with or without colour.
 
+    Reports quote tensors, files and configs of others, so control characters are spelt out in all of them.
+
     Args:
-        out: takes answers.
+        out: takes answers and reports.
         err: takes everything about them: progress, notices, statistics, errors.
         environ: NO_COLOR (any value) and TERM=dumb switch escape sequences off.
     """
@@ -46,21 +48,29 @@ class Terminal:
         return f"{DIM}{text}{UNDIM}" if text and self.styled(stream) else text
 
     def write(self, text: str) -> None:
-        """Part of an answer, shown at once."""
+        """Part of a report, shown at once."""
         self.clear_progress()
-        self.out.write(text)
+        self.out.write(printable(text))
         self.out.flush()
+
+    def line(self, text: str) -> None:
+        """One or more whole lines of a report."""
+        self.write(text + "\n")
+
+    def json(self, value: object) -> None:
+        """One line of JSON."""
+        self.line(json_line(value))
 
     def note(self, text: str) -> None:
         """A dimmed line on standard error."""
         self.clear_progress()
-        self.err.write(self.dim(text, self.err) + "\n")
+        self.err.write(self.dim(printable(text), self.err) + "\n")
         self.err.flush()
 
     def progress(self, fraction: float, message: str) -> None:
         """Replaces the progress line; nothing where standard error is no terminal. `fraction` is in [0, 1]."""
         if self.styled(self.err):
-            self.err.write(f"\r\x1b[K{DIM}{message} {fraction:.0%}{UNDIM}")
+            self.err.write(f"\r\x1b[K{DIM}{printable(message)} {fraction:.0%}{UNDIM}")
             self.err.flush()
             self._progress_shown = True
 
