@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 from PySide6.QtCore import QEvent, QPoint, QPointF, Qt
-from PySide6.QtGui import QWheelEvent
+from PySide6.QtGui import QTextCursor, QWheelEvent
 from PySide6.QtWidgets import QApplication
 
 from app.rounds import as_text, runs
@@ -381,6 +381,31 @@ def test_tints_stand_on_the_shown_characters(transcript: Transcript) -> None:
     transcript.decorate(1, lambda shown_view: shown_view.set_rounds(spans(shown_view.body.markdown, found)))
     rect = view.body.markdown.document.documentLayout().blockBoundingRect(view.body.markdown.document.firstBlock())
     assert "drafts accepted" in view.body.tip_at(QPointF(rect.left() + 20, rect.center().y()))
+
+
+def test_tints_stand_on_the_shown_characters_after_emoji(transcript: Transcript) -> None:
+    pieces = ["🌊 **Tide** ", "pools 🦀🐚 ", "hold ", "👩‍🔬 the ", "sky.\n\n", "- 🐙 arms\n", "- `eight🐙` of ", "them"]
+    text = "".join(pieces)
+    transcript.set_messages([message(0), message(1, text)])
+    view = transcript.view(1)
+    assert isinstance(view, AssistantMessage)
+    document = view.body.markdown.document
+
+    def shown(start: int, end: int) -> str:
+        cursor = QTextCursor(document)
+        cursor.setPosition(start)
+        cursor.setPosition(end, QTextCursor.MoveMode.KeepAnchor)
+        return cursor.selectedText().strip()
+
+    positions = document_positions(view.body.markdown)
+    for word in ("🌊", "Tide", "🦀", "hold", "👩‍🔬", "sky", "🐙", "arms", "eight🐙", "them"):
+        place = positions[text.index(word)]
+        assert shown(place, place + len(word.encode("utf-16-le")) // 2) == word
+    rounds = [Round(len(pieces[i : i + 2]), 1, 1, 30.0) for i in range(0, len(pieces), 2)]
+    tints = spans(view.body.markdown, runs(range(len(pieces)), rounds, text, lambda i: pieces[i].encode()))
+    assert [shown(tint.start, tint.end) for tint in tints] == [
+        "🌊 Tide", "pools 🦀🐚", "hold", "👩‍🔬 the", "sky.", "🐙 arms", "eight🐙 of", "them",
+    ]  # fmt: skip
 
 
 def test_tints_come_back_with_the_widget_and_the_theme(transcript: Transcript, theme: Theme) -> None:

@@ -12,9 +12,10 @@ from app.views.chat.text_body import Span
 def document_positions(document: MarkdownDocument) -> list[int]:
     """For each character of the source the position in the document where it, or what follows it, is shown.
 
-    Markup is in the source only; both texts are walked together, with each block's start as a fixed point.
+    Markup is in the source only; both texts are walked together, with each block's start as a fixed point. Positions
+    are Qt's, in UTF-16 units: an emoji takes two.
     """
-    shown, source = document.document.toPlainText(), document.source
+    shown, source = _units(document.document.toPlainText()), document.source
     anchors = sorted(document.decorations.anchors, key=lambda anchor: anchor[1])
     offsets = [offset for _, offset in anchors]
     result = [0] * (len(source) + 1)
@@ -25,12 +26,17 @@ def document_positions(document: MarkdownDocument) -> list[int]:
         for i in range(offset, end):
             result[i] = at
             if at < limit and at < len(shown) and _same(shown[at], source[i]):
-                at += 1
+                at += 1 if ord(source[i]) <= 0xFFFF else 2
     first = offsets[0] if offsets else len(source)
     start = anchors[0][0] if anchors else 0
     result[:first] = [start] * first
     result[len(source)] = len(shown)
     return result
+
+
+def _units(text: str) -> list[str]:
+    """The characters of `text`, those of two UTF-16 units with nothing after them for the second."""
+    return [unit for character in text for unit in ((character,) if ord(character) <= 0xFFFF else (character, ""))]
 
 
 def _same(shown: str, source: str) -> bool:
