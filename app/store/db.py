@@ -1,22 +1,25 @@
-"""The SQLite file: opening, migrating, setting a damaged one aside, transactions, and errors in the user's terms."""
+"""The SQLite file: opening and migrating it, also where it is damaged or cannot be written; transactions."""
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 import time
 from collections.abc import Callable, Generator, Sequence
-from contextlib import closing, contextmanager, suppress
-from datetime import datetime
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from urllib.parse import quote
 
+from app.store import files
 from app.store import migrations as schema
 from app.store.errors import BusyError, DamagedError, ReadOnlyError, StoreError
 from app.store.migrations import MIGRATIONS, Migration
+from app.store.sqlite_errors import code_of, translated, unusable
 
-_SIDECARS = ("", "-wal", "-shm")
-_MAGIC = b"SQLite format 3\0"
+_UPDATE = "Start the newest version of Inkstand to go on with these chats."
+_MAKE_WRITABLE = "Make room on its disk, or make the file and its folder writable, then start Inkstand again."
 
 
 class Database:
@@ -34,12 +37,16 @@ class Database:
         writer: sqlite3.Connection,
         reader: sqlite3.Connection,
         *,
-        read_only: bool,
+        refused: str | None,
         notices: Sequence[str],
         clock: Callable[[], float],
     ) -> None:
+        """
+        Args:
+            refused: where nothing can be written, what the user can do about it.
+        """
         self.path = path
-        self.read_only = read_only
+        self._refused = refused
         self.notices = tuple(notices)
         self.clock = clock
         self._writer = writer
@@ -58,8 +65,8 @@ class Database:
     ) -> Database:
         """Opens or creates the file and brings its schema up to date.
 
-        A file that is damaged, or no history at all, is renamed and a fresh one is opened. A file of a newer version
-        is opened for reading only. Before a migration the file is copied.
+        A file that is damaged, or no history at all, is renamed and a fresh one is opened. A file of a newer version,
+        or one that cannot be written, is opened for reading only. Before a migration the file is copied.
 
         Args:
             busy_timeout_s: how long a write waits for another program's write lock.
@@ -72,35 +79,53 @@ class Database:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise _unusable(path, str(error)) from error
+            raise unusable(path, error.strerror or str(error)) from error
+
+        def open_connections() -> tuple[sqlite3.Connection, sqlite3.Connection]:
+            files.check_file(path)
+            if (log := files.set_damaged_log_aside(path, clock())) is not None:
+                notices.append(_log_notice(log))
+            return _connect_checked(path, busy_timeout_s)
+
         try:
-            connections = _connect_checked(path, busy_timeout_s)
+            writer, reader = open_connections()
         except DamagedError as damage:
-            kept = _set_aside(path, clock())
+            kept = files.set_aside(path, clock())
             notices.append(f"{damage.title} It was kept as {kept}, and a new chat history was started.")
-            connections = _connect_checked(path, busy_timeout_s)
-        writer, reader = connections
+            writer, reader = open_connections()
+        except BusyError:
+            raise
+        except StoreError as trouble:
+            connection = _connect_unwritable(path, trouble)
+            writer, reader = connection, connection
         try:
-            with _translated(path):
-                read_only = _prepare(writer, reader, path, notices, clock=clock, migrations=migrations)
+            with translated(path):
+                if writer is reader or not os.access(path, os.W_OK):
+                    refused = _MAKE_WRITABLE
+                    notices.append(
+                        f"The chat history {path} cannot be written, so it is open for reading only. {refused}"
+                    )
+                    writer, reader = _brought_up_to_date(writer, reader, clock(), migrations)
+                else:
+                    refused = _prepare(writer, reader, path, notices, clock=clock, migrations=migrations)
         except BaseException:
             writer.close()
             reader.close()
             raise
-        return cls(path, writer, reader, read_only=read_only, notices=notices, clock=clock)
+        return cls(path, writer, reader, refused=refused, notices=notices, clock=clock)
 
     @classmethod
     def in_memory(cls, *, clock: Callable[[], float] = time.time, notices: Sequence[str] = ()) -> Database:
         """A history that lasts as long as the program, for when no file can be had."""
         connection = _connect(":memory:", 0.0)
         schema.migrate(connection, clock())
-        return cls(None, connection, connection, read_only=False, notices=notices, clock=clock)
+        return cls(None, connection, connection, refused=None, notices=notices, clock=clock)
 
     @contextmanager
     def read(self) -> Generator[sqlite3.Connection]:
         """A consistent view of the data. Not to be nested, nor to be used inside `write`."""
         try:
-            with self._read_lock, _translated(self.path), _transaction(self._reader, "DEFERRED"):
+            with self._read_lock, translated(self.path), _transaction(self._reader, "DEFERRED"):
                 yield self._reader
         except sqlite3.OperationalError as error:
             if not self.read_only:
@@ -121,15 +146,17 @@ class Database:
             BusyError: the write lock was not to be had in time.
             StoreError: the disk is full, or failed.
         """
-        if self.read_only:
-            raise ReadOnlyError(
-                "The chat history is open for reading only, so nothing can be saved.",
-                "Start the newest version of Inkstand, or make the file writable.",
-            )
-        with self._write_lock, _translated(self.path):
+        if self._refused is not None:
+            raise ReadOnlyError("The chat history is open for reading only, so nothing can be saved.", self._refused)
+        with self._write_lock, translated(self.path):
             self._writer.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             with _transaction(self._writer, "IMMEDIATE"):
                 yield self._writer
+
+    @property
+    def read_only(self) -> bool:
+        """Whether every attempt to write raises ReadOnlyError."""
+        return self._refused is not None
 
     def close(self) -> None:
         """Closes the file; waits for a transaction in progress. May be called twice."""
@@ -139,8 +166,8 @@ class Database:
             self._reader.close()
 
 
-def _connect(target: Path | str, busy_timeout_s: float) -> sqlite3.Connection:
-    connection = sqlite3.connect(target, timeout=busy_timeout_s, isolation_level=None, check_same_thread=False)
+def _connect(target: Path | str, busy_timeout_s: float, *, uri: bool = False) -> sqlite3.Connection:
+    connection = sqlite3.connect(target, timeout=busy_timeout_s, isolation_level=None, check_same_thread=False, uri=uri)
     # Bytes that are no text, after damage that SQLite does not see, cost a character and not the chat.
     connection.text_factory = partial(str, encoding="utf-8", errors="replace")
     connection.execute("PRAGMA foreign_keys = ON")
@@ -149,8 +176,7 @@ def _connect(target: Path | str, busy_timeout_s: float) -> sqlite3.Connection:
 
 def _connect_checked(path: Path, busy_timeout_s: float) -> tuple[sqlite3.Connection, sqlite3.Connection]:
     """A writer and a reader of a file that is sound and ours. Raises DamagedError when it is not."""
-    _check_header(path)
-    with _translated(path):
+    with translated(path):
         writer = _connect(path, busy_timeout_s)
         try:
             _check(writer, path)
@@ -163,17 +189,38 @@ def _connect_checked(path: Path, busy_timeout_s: float) -> tuple[sqlite3.Connect
     return writer, reader
 
 
-def _check_header(path: Path) -> None:
-    """Looks at the file before SQLite does, which would delete the log of a database that it does not recognise."""
-    try:
-        with path.open("rb") as file:
-            header = file.read(len(_MAGIC))
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise _unusable(path, str(error)) from error
-    if header not in (b"", _MAGIC):
-        raise DamagedError(f"The chat history {path} is damaged (it is no database).")
+def _connect_unwritable(path: Path, trouble: StoreError) -> sqlite3.Connection:
+    """A connection to a file beside which SQLite cannot make its log: on a full disk, or in a folder that is read-only.
+
+    Raises:
+        StoreError: `trouble`, where the file cannot be read without a log either.
+    """
+    if files.log_length(path) or not path.exists():
+        raise trouble
+    with translated(path):
+        connection = _connect(f"file:{quote(str(path.absolute()))}?immutable=1", 0.0, uri=True)
+        try:
+            _check(connection, path)
+        except BaseException:
+            connection.close()
+            raise
+    return connection
+
+
+def _brought_up_to_date(
+    writer: sqlite3.Connection, reader: sqlite3.Connection, now: float, migrations: Sequence[Migration]
+) -> tuple[sqlite3.Connection, sqlite3.Connection]:
+    """The connections to a file that cannot be written; in their place one to an updated copy in memory, if need be."""
+    if schema.pending(schema.applied(reader), migrations):
+        copy = _connect(":memory:", 0.0)
+        reader.backup(copy)
+        with _transaction(copy, "IMMEDIATE"):
+            schema.migrate(copy, now, migrations)
+        writer.close()
+        reader.close()
+        writer = reader = copy
+    writer.execute("PRAGMA query_only = ON")
+    return writer, reader
 
 
 def _check(connection: sqlite3.Connection, path: Path) -> None:
@@ -183,7 +230,7 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
         steps = schema.applied(connection)
     except sqlite3.OperationalError as error:
         # These statements are sound, so what SQLite calls an error in them is one of the file.
-        if _code(error) != sqlite3.SQLITE_ERROR:
+        if code_of(error) != sqlite3.SQLITE_ERROR:
             raise
         raise DamagedError(f"The chat history {path} is damaged ({error}).") from error
     except UnicodeDecodeError as error:  # in what SQLite says about the damage
@@ -202,73 +249,39 @@ def _prepare(
     *,
     clock: Callable[[], float],
     migrations: Sequence[Migration],
-) -> bool:
-    """WAL mode and migrations. Returns whether the file can only be read."""
+) -> str | None:
+    """WAL mode and migrations. Returns the cure where the file can only be read."""
     names = schema.applied(writer)
     if newer := schema.unknown(names, migrations):
         writer.execute("PRAGMA query_only = ON")
         notices.append(
             f"The chat history was written by a newer version of Inkstand (it needs {newer[-1]}). "
-            "It is open for reading only; update Inkstand to go on with these chats."
+            f"It is open for reading only. {_UPDATE}"
         )
-        return True
-    writer.execute("PRAGMA journal_mode = WAL")
+        return _UPDATE
+    writer.execute("PRAGMA journal_mode = WAL").fetchone()
+    if files.log_length(path):
+        frames = -1
+        with suppress(sqlite3.OperationalError):  # a full disk, which is told when something is to be saved
+            (_, frames, _) = writer.execute("PRAGMA wal_checkpoint (PASSIVE)").fetchone()
+        if frames >= 0 and files.lost_log(path, frames):
+            notices.append(_log_notice(files.copy_log(path, clock())))
     if schema.pending(names, migrations):
         with _transaction(writer, "IMMEDIATE"):
             # Asked again under the lock: another instance may have been quicker.
             names = schema.applied(writer)
             if names and schema.pending(names, migrations):
                 # Through the reader, which sees what was last committed; a connection cannot copy its own transaction.
-                _back_up(reader, path, clock(), names[-1])
+                files.back_up(reader, path, clock(), names[-1])
             schema.migrate(writer, clock(), migrations)
-    return False
+    return None
 
 
-def _back_up(connection: sqlite3.Connection, path: Path, now: float, last: str) -> Path:
-    """Copies the database beside itself, under the name of the last step it has been through.
-
-    Raises:
-        StoreError: there is no room for the copy, or the folder cannot be written; the database was left as it was.
-    """
-    kept = _free_name(path, f"before-update-from-{last}", now)
-    partial = kept.with_name(kept.name + ".part")
-    try:
-        with closing(sqlite3.connect(partial)) as copy:
-            connection.backup(copy)
-        partial.replace(kept)
-    except (sqlite3.Error, OSError) as error:
-        with suppress(OSError):
-            partial.unlink()
-        raise StoreError(
-            f"The chat history must be brought up to date, and no backup of it could be written to {kept} ({error}).",
-            "Make room on that disk and start Inkstand again; the history was not touched.",
-        ) from error
-    return kept
-
-
-def _set_aside(path: Path, now: float) -> Path:
-    """Renames the file and what belongs to it. Raises StoreError when that fails."""
-    kept = _free_name(path, "damaged", now)
-    try:
-        for suffix in _SIDECARS:
-            source = path.with_name(path.name + suffix)
-            if source.exists():
-                source.replace(kept.with_name(kept.name + suffix))
-    except OSError as error:
-        raise StoreError(
-            f"The chat history {path} is damaged and could not be renamed ({error}).", "Move it away by hand."
-        ) from error
-    return kept
-
-
-def _free_name(path: Path, what: str, now: float) -> Path:
-    stamp = datetime.fromtimestamp(now).astimezone().strftime("%Y-%m-%d-%H%M%S")
-    name = path.with_name(f"{path.stem}.{what}.{stamp}{path.suffix}")
-    count = 1
-    while name.exists():
-        count += 1
-        name = path.with_name(f"{path.stem}.{what}.{stamp}-{count}{path.suffix}")
-    return name
+def _log_notice(kept: Path) -> str:
+    return (
+        "The log of the newest changes to the chat history was damaged, so the last messages may be missing. "
+        f"It was kept as {kept}."
+    )
 
 
 @contextmanager
@@ -282,47 +295,3 @@ def _transaction(connection: sqlite3.Connection, kind: str) -> Generator[None]:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
-
-
-@contextmanager
-def _translated(path: Path | None) -> Generator[None]:
-    """Turns those of SQLite's errors that come from outside into StoreErrors; programming errors stay what they are."""
-    try:
-        yield
-    except sqlite3.DatabaseError as error:
-        known = _explain(error, path)
-        if known is None:
-            raise
-        raise known from error
-
-
-def _explain(error: sqlite3.DatabaseError, path: Path | None) -> StoreError | None:
-    code = _code(error)
-    if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
-        return BusyError(
-            "The chat history is in use by another program, so nothing was saved.",
-            "Close the other program (a second Inkstand, a backup or sync tool), then try again.",
-        )
-    if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
-        return DamagedError(
-            f"The chat history {path} is damaged ({error}).",
-            "Start Inkstand again: it keeps the damaged file and starts a new one.",
-        )
-    if code == sqlite3.SQLITE_FULL:
-        return StoreError(
-            "The disk is full, so the last change to the chat history was not saved.", "Make room, then try again."
-        )
-    if code in {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM}:
-        return _unusable(path, str(error))
-    return None
-
-
-def _unusable(path: Path | None, why: str) -> StoreError:
-    return StoreError(
-        f"The chat history {path} cannot be used ({why}).", "Check that its disk is there and that you may write to it."
-    )
-
-
-def _code(error: sqlite3.Error) -> int:
-    """SQLite's primary result code; 0 for errors that the Python module raises by itself."""
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -250,10 +251,15 @@ class TestTrouble:
             History.open(tmp_path / "data" / "chats.db")
         assert caught.value.hint
 
-    def test_folder_in_the_place_of_the_file(self, path: Path) -> None:
-        path.mkdir(parents=True)
-        with pytest.raises(StoreError, match="cannot be used"):
-            History.open(path)
+    @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo], ids=["folder", "pipe"])
+    def test_what_is_no_file_is_set_aside(self, path: Path, make: Callable[[Path], None]) -> None:
+        path.parent.mkdir(parents=True)
+        make(path)
+        with closing(History.open(path)) as history:
+            assert "is no file" in history.notices[0]
+            exchange(history, history.chats.create(), "hello", "hi")
+        assert open_briefly(path) == ()
+        assert [file for file in path.parent.iterdir() if ".damaged." in file.name]
 
     def test_a_history_in_memory_takes_over(self) -> None:
         with closing(History.in_memory(notices=("not saved",))) as history:
@@ -277,7 +283,7 @@ class TestTrouble:
             chat = history.chats.create(title="kept")
             with history.database.write() as connection:
                 connection.execute("PRAGMA query_only = ON")
-            with pytest.raises(StoreError, match="cannot be used"):
+            with pytest.raises(StoreError, match="cannot be written"):
                 history.messages.send(chat.id, "first")
             assert history.chats.list() == [chat]
 
