@@ -16,7 +16,8 @@ from app.theme import COLUMN, GRID, Theme
 from app.views.chat.look import Look
 from app.views.chat.markdown import parser, safe_link
 from app.views.chat.markdown_document import MarkdownDocument
-from app.views.chat.text_body import Span, TextBody
+from app.views.chat.spans import Span
+from app.views.chat.text_body import TextBody
 from app.views.figure import Figure
 from app.views.labels import Surface
 

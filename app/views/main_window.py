@@ -302,6 +302,16 @@ class MainWindow(QMainWindow):
         if state == Qt.ApplicationState.ApplicationActive and self.isHidden() and not self._quitting and self._shown:
             self.show()
 
+    def present(self) -> None:
+        """Bring the window to the front; where the system keeps others from doing so, it is marked in the task bar."""
+        if self._quitting:
+            return
+        self.setWindowState(self.windowState() & ~Qt.WindowState.WindowMinimized)
+        self.show()
+        self.raise_()
+        self.activateWindow()
+        QApplication.alert(self)
+
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
         self._shown = True

@@ -187,7 +187,7 @@ def test_links_lead_to_pages_and_out_of_the_program(theme: Theme) -> None:
     opened: list[QUrl] = []
     window = HelpWindow(theme, None, open_url=opened.append)
     window.open_page("getting-started")
-    assert "drafter.md" in [link for passage in window.view.passages for link in passage._links()]
+    assert "drafter.md" in [link for passage in window.view.passages for link in passage.markdown.links()]
     window.view.link_clicked.emit("drafter.md")
     assert window.page == "drafter"
     window.view.link_clicked.emit("https://huggingface.co")

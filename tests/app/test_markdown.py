@@ -190,7 +190,8 @@ def test_copies_equal_the_source(theme: Theme) -> None:
     body.select_all()
     body.copy()
     assert QGuiApplication.clipboard().text() == SAMPLE
-    body._anchor, body._position = 1, body.markdown.document.characterCount() - 2
+    body._selection.start(1)
+    body._selection.extend(body.markdown.document.characterCount() - 2)
     part = body.selected_text()
     assert "\u2029" not in part
     assert "\u2028" not in part

@@ -71,7 +71,7 @@ def test_chat_switch_rounds_replay_and_unload(opened: Opened, wait) -> None:
     gui.window.page.toggle_rounds(s.chat.path[-1].id)
     view = gui.window.page.transcript.view(s.chat.path[-1].id)
     assert isinstance(view, AssistantMessage)
-    assert view.body._spans
+    assert view.body.spans
 
     gui.window.answers.replay(s.chat.path[-1].id)
     dialog = gui.window.findChild(ReplayDialog)

@@ -14,9 +14,10 @@ from app.rounds import as_text, runs
 from app.store.records import Message, Round
 from app.theme import Theme
 from app.views.chat.message import AssistantMessage
+from app.views.chat.pacer import FRAME_MS
 from app.views.chat.pool import KEPT
 from app.views.chat.rounds import document_positions, spans
-from app.views.chat.transcript import FRAME_MS, Transcript
+from app.views.chat.transcript import Transcript
 from app.views.chat.user_message import UserMessage
 from engine.messages import ToolCall
 
@@ -122,8 +123,7 @@ def stream(view: Transcript, number: int, pieces: int) -> Message:
         text = f"Paragraph {i} of the answer.\n\n"
         current = replace(current, content=current.content + text)
         view.stream(current, [("text", text)])
-        view._timer.stop()
-        view._flush()
+        view._pacer.flush()
     return current
 
 
@@ -199,14 +199,12 @@ def test_folded_reasoning_is_not_rendered(transcript: Transcript) -> None:
 def test_slow_rendering_is_followed_by_a_pause(transcript: Transcript, monkeypatch: pytest.MonkeyPatch) -> None:
     current = stream(transcript, 1, 1)
     transcript.stream(current, [("text", "x")])
-    assert transcript._timer.interval() == FRAME_MS
+    assert transcript._pacer.pause_ms == FRAME_MS
     view = transcript.view(1)
     assert isinstance(view, AssistantMessage)
     monkeypatch.setattr(view, "flush", lambda _message: time.sleep(0.05))
-    transcript._timer.stop()
-    transcript._flush()
-    transcript.stream(current, [("text", "x")])
-    assert transcript._timer.interval() >= 200
+    transcript._pacer.flush()
+    assert transcript._pacer.pause_ms >= 200
 
 
 def test_what_the_reader_unfolds_stays_under_the_pointer(transcript: Transcript) -> None:
@@ -231,8 +229,7 @@ def test_scrolling_up_is_never_stolen(transcript: Transcript) -> None:
         text = f"More {i}.\n\n"
         current = replace(current, content=current.content + text)
         transcript.stream(current, [("text", text)])
-        transcript._timer.stop()
-        transcript._flush()
+        transcript._pacer.flush()
     transcript.finish(replace(current, state="done"))
     assert transcript.verticalScrollBar().value() == value
     assert {i: top_of(transcript, i) for i in transcript.visible_ids} == tops

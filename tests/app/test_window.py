@@ -159,7 +159,7 @@ def test_rounds_can_be_seen_and_read(gui: Gui, wait) -> None:
     wait(lambda: done(gui))
     view = last_view(gui)
     view._actions["rounds"].click()
-    assert len(view.body._spans) > 5
+    assert len(view.body.spans) > 5
     assert view._actions["rounds"].isChecked()
     shown: list[tuple[str, str]] = []
     gui.window.page.text_shown.disconnect()
@@ -168,7 +168,7 @@ def test_rounds_can_be_seen_and_read(gui: Gui, wait) -> None:
     assert shown[0][1].startswith("Round ")
     assert "drafts accepted" in shown[0][1]
     gui.window.menus.actions["toggle_rounds"].trigger()
-    assert not view.body._spans
+    assert not view.body.spans
 
 
 def test_the_other_way_side_by_side(gui: Gui, wait) -> None:

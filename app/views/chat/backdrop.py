@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QPainter, QPen, QTextBlock, QTextDocument, QTextLine
@@ -12,10 +11,7 @@ from PySide6.QtGui import QPainter, QPen, QTextBlock, QTextDocument, QTextLine
 from app.theme import Theme
 from app.views.chat.formats import QUOTE_INDENT, CodeBlock, Decorations
 from app.views.chat.look import CODE_HEAD, CODE_PAD
-
-if TYPE_CHECKING:
-    from app.views.chat.text_body import Span
-
+from app.views.chat.spans import SpanLayer
 
 _MARGIN = 2 * (CODE_HEAD + CODE_PAD)
 """What belongs to a block may stand this far above or below its text."""
@@ -61,13 +57,13 @@ class Backdrop:
             for rect in self._lines(start, end):
                 self._painter.drawRoundedRect(rect.adjusted(-3, -1, 3, 1), 4, 4)
 
-    def spans(self, spans: Sequence[Span], starts: Sequence[int]) -> None:
+    def spans(self, layer: SpanLayer) -> None:
         """Tints."""
-        if not spans:
+        if not layer.spans:
             return
         first, last = self._range()
         self._painter.setPen(Qt.PenStyle.NoPen)
-        for span in spans[max(0, bisect_right(starts, first) - 1) :]:
+        for span in layer.since(first):
             if span.start > last:
                 break
             self._painter.setBrush(self._theme.color(span.color))

@@ -17,7 +17,7 @@ from app.views.chat.look import Look
 from app.views.chat.markdown_document import MarkdownDocument
 from app.views.chat.message import display_source
 from app.views.chat.pool import MessageWidget
-from app.views.chat.text_body import Span
+from app.views.chat.spans import Span
 from app.views.chat.transcript import Transcript
 
 SLICE_S = 0.008

@@ -96,6 +96,15 @@ class MarkdownDocument:
         self._rendered = len(text)
         write_plain(self.document, self._formats, text)
 
+    def links(self) -> list[str]:
+        """Every address once, from top to bottom."""
+        found: dict[str, None] = {}
+        block = self.document.begin()
+        while block.isValid():
+            found |= {piece.format.anchorHref(): None for piece in block.textFormats() if piece.format.anchorHref()}
+            block = block.next()
+        return list(found)
+
     @property
     def pending(self) -> bool:
         return self._rendered < len(self.source)

@@ -15,7 +15,8 @@ from app.store.figures import draft_from_json, stats_from_json
 from app.store.records import Message
 from app.theme import Theme
 from app.views.chat.parts import Branches, Callout, Cure, Reasoning
-from app.views.chat.text_body import Span, TextBody
+from app.views.chat.spans import Span
+from app.views.chat.text_body import TextBody
 from app.views.controls import IconButton
 from app.views.labels import Label
 from app.wording import footer, truth

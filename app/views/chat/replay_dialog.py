@@ -11,8 +11,8 @@ from app.store.figures import draft_from_json, stats_from_json
 from app.store.records import Message
 from app.theme import GRID, Theme
 from app.views.chat.message import display_source
+from app.views.chat.pacer import FRAME_MS
 from app.views.chat.text_body import TextBody
-from app.views.chat.transcript import FRAME_MS
 from app.views.labels import Hairline, Label, Surface
 from app.wording import footer, truth
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from app.rounds import Run
 from app.views.chat.markdown_document import MarkdownDocument
-from app.views.chat.text_body import Span
+from app.views.chat.spans import Span
 
 
 def document_positions(document: MarkdownDocument) -> list[int]:

@@ -7,9 +7,7 @@ this widget leaves the layout to the document, which then touches only what was 
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from PySide6.QtCore import QMimeData, QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import (
@@ -35,17 +33,9 @@ from app.views.chat.copy_button import CopyButton
 from app.views.chat.look import CODE_HEAD, Look
 from app.views.chat.markdown import LINE
 from app.views.chat.markdown_document import MarkdownDocument, unified
+from app.views.chat.selection import PARAGRAPH, Selection
+from app.views.chat.spans import Span, SpanLayer
 from app.views.controls import focus_ring
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """A tinted run of characters, in document positions, with what the pointer learns there."""
-
-    start: int
-    end: int
-    color: str
-    tip: str
 
 
 class TextBody(QWidget):
@@ -64,13 +54,11 @@ class TextBody(QWidget):
         self._theme = theme
         self._quiet = quiet
         self._markdown = self._new_document()
-        self._anchor = self._position = 0
+        self._selection = Selection(self._markdown.document)
         self._selecting = False
         self._pressed_link = ""
-        self._spans: Sequence[Span] = ()
-        self._span_starts: list[int] = []
-        self._marks: Sequence[Span] = ()
-        self._mark_starts: list[int] = []
+        self._tints = SpanLayer()
+        self._marks = SpanLayer()
         self._buttons: list[CopyButton] = []
         self._height = 0
         self._complete = False
@@ -119,9 +107,8 @@ class TextBody(QWidget):
         self._markdown = self._new_document()
         old.deleteLater()
         self._markdown.document.setTextWidth(width)
-        self._anchor = self._position = 0
-        self._spans, self._span_starts = (), []
-        self._marks, self._mark_starts = (), []
+        self._selection = Selection(self._markdown.document)
+        self._tints = self._marks = SpanLayer()
         self._complete = False
 
     def set_plain(self, text: str) -> None:
@@ -156,7 +143,7 @@ class TextBody(QWidget):
             self.flush(final=True)
 
     def plain_text(self) -> str:
-        return self._markdown.document.toPlainText().replace(LINE, "\n").replace("\u2029", "\n")
+        return self._markdown.document.toPlainText().replace(LINE, "\n").replace(PARAGRAPH, "\n")
 
     def height_for(self, width: int) -> int:
         """Height in logical pixels when `width` wide."""
@@ -169,20 +156,22 @@ class TextBody(QWidget):
 
     def set_spans(self, spans: Sequence[Span]) -> None:
         """Tint runs of characters; `spans` ascend and do not overlap."""
-        self._spans = spans
-        self._span_starts = [span.start for span in spans]
+        self._tints = SpanLayer(spans)
         self.update()
+
+    @property
+    def spans(self) -> Sequence[Span]:
+        return self._tints.spans
 
     def set_marks(self, marks: Sequence[Span]) -> None:
         """Mark what was looked for, above the tints; `marks` ascend and do not overlap."""
-        if marks != self._marks:
-            self._marks = marks
-            self._mark_starts = [mark.start for mark in marks]
+        if marks != self._marks.spans:
+            self._marks = SpanLayer(marks)
             self.update()
 
     @property
     def marks(self) -> Sequence[Span]:
-        return self._marks
+        return self._marks.spans
 
     def top_of(self, position: int) -> int:
         """Where the line with a place in the document begins, in pixels from the top."""
@@ -218,23 +207,23 @@ class TextBody(QWidget):
         clip = QRectF(event.rect())
         backdrop = Backdrop(painter, self._markdown.document, self._theme, clip)
         backdrop.decorations(self._markdown.decorations)
-        backdrop.spans(self._spans, self._span_starts)
-        backdrop.spans(self._marks, self._mark_starts)
+        backdrop.spans(self._tints)
+        backdrop.spans(self._marks)
         context = QAbstractTextDocumentLayout.PaintContext()
         context.clip = clip
         palette = QPalette(context.palette)
         palette.setColor(QPalette.ColorRole.Text, self._theme.color("text_2" if self._quiet else "text"))
         context.palette = palette
-        if self._anchor != self._position:
+        if self._selection:
             selection = QAbstractTextDocumentLayout.Selection()
-            selection.cursor = self._cursor()
+            selection.cursor = self._selection.cursor
             fmt = QTextCharFormat()
             fmt.setBackground(self._theme.color("selection"))
             selection.format = fmt
             context.selections = [selection]
         painter.setClipRect(clip)
         self._markdown.document.documentLayout().draw(painter, context)
-        if self.hasFocus() and self._anchor == self._position and self._keyboard_focus:
+        if self.hasFocus() and not self._selection and self._keyboard_focus:
             focus_ring(painter, QRectF(self.rect()), 6, self._theme)
 
     _keyboard_focus = False
@@ -256,56 +245,30 @@ class TextBody(QWidget):
 
     # -- selection ----------------------------------------------------------------------------
 
-    def _cursor(self) -> QTextCursor:
-        cursor = QTextCursor(self._markdown.document)
-        last = self._markdown.document.characterCount() - 1
-        cursor.setPosition(min(self._anchor, last))
-        cursor.setPosition(min(self._position, last), QTextCursor.MoveMode.KeepAnchor)
-        return cursor
-
     def _hit(self, position: QPointF) -> int:
         return self._markdown.document.documentLayout().hitTest(position, Qt.HitTestAccuracy.FuzzyHit)
 
-    def _select(self, kind: QTextCursor.SelectionType, at: int) -> None:
-        cursor = QTextCursor(self._markdown.document)
-        cursor.setPosition(at)
-        cursor.select(kind)
-        self._anchor, self._position = cursor.selectionStart(), cursor.selectionEnd()
-        self.update()
-
     def select_all(self) -> None:
         self.selecting.emit()
-        self._anchor, self._position = 0, self._markdown.document.characterCount() - 1
+        self._selection.take_all()
         self.update()
 
     def clear_selection(self) -> None:
-        if self.has_selection:
-            self._anchor = self._position
+        if self._selection:
+            self._selection.clear()
             self.update()
 
     @property
     def has_selection(self) -> bool:
-        return self._anchor != self._position
+        return bool(self._selection)
 
     def selected_text(self) -> str:
         """The selection as it stands in the source: the whole of it is the source itself."""
-        start, end = sorted((self._anchor, self._position))
-        if start == end:
-            return ""
-        if start == 0 and end >= self._markdown.document.characterCount() - 1:
-            return self.source
-        return (
-            self._cursor()
-            .selectedText()
-            .replace("\u2029", "\n")
-            .replace(LINE, "\n")
-            .replace("\ufdd0", "")
-            .replace("\ufdd1", "\n")
-        )
+        return self._selection.text(self.source)
 
     def copy(self) -> None:
         """The selection to the clipboard, with newlines as newlines."""
-        if self._anchor != self._position:
+        if self._selection:
             data = QMimeData()
             data.setText(self.selected_text())
             QGuiApplication.clipboard().setMimeData(data)
@@ -317,16 +280,17 @@ class TextBody(QWidget):
         self._keyboard_focus = False
         self._pressed_link = self._markdown.document.documentLayout().anchorAt(event.position())
         at = self._hit(event.position())
-        self._position = at
-        if not event.modifiers() & Qt.KeyboardModifier.ShiftModifier:
-            self._anchor = at
+        if event.modifiers() & Qt.KeyboardModifier.ShiftModifier:
+            self._selection.extend(at)
+        else:
+            self._selection.start(at)
         self.selecting.emit()
         self._selecting = True
         self.update()
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         if self._selecting and event.buttons() & Qt.MouseButton.LeftButton:
-            self._position = self._hit(event.position())
+            self._selection.extend(self._hit(event.position()))
             self.update()
             return
         link = self._markdown.document.documentLayout().anchorAt(event.position())
@@ -337,11 +301,12 @@ class TextBody(QWidget):
         if event.button() == Qt.MouseButton.LeftButton:
             self._selecting = False
             link = self._markdown.document.documentLayout().anchorAt(event.position())
-            if link and link == self._pressed_link and self._anchor == self._position:
+            if link and link == self._pressed_link and not self._selection:
                 self.link_clicked.emit(link)
 
     def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
-        self._select(QTextCursor.SelectionType.WordUnderCursor, self._hit(event.position()))
+        self._selection.take(QTextCursor.SelectionType.WordUnderCursor, self._hit(event.position()))
+        self.update()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.matches(QKeySequence.StandardKey.Copy):
@@ -353,10 +318,11 @@ class TextBody(QWidget):
 
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
         menu = QMenu(self)
-        menu.addAction("Copy", self.copy).setEnabled(self._anchor != self._position)
+        menu.addAction("Copy", self.copy).setEnabled(bool(self._selection))
         menu.addAction("Copy message as Markdown", lambda: QGuiApplication.clipboard().setText(self.source))
         menu.addAction("Select all", self.select_all)
-        links = self._links()
+        # Here the keyboard reaches them.
+        links = self._markdown.links()
         if links:
             menu.addSeparator()
             for link in links:
@@ -364,20 +330,8 @@ class TextBody(QWidget):
         menu.exec(event.globalPos())
         menu.deleteLater()
 
-    def _links(self) -> list[str]:
-        """Every address in the message once, so that the keyboard reaches them through the menu."""
-        found: dict[str, None] = {}
-        block = self._markdown.document.begin()
-        while block.isValid():
-            for piece in block.textFormats():
-                href = piece.format.anchorHref()
-                if href:
-                    found[href] = None
-            block = block.next()
-        return list(found)
-
     def tip_at(self, position: QPointF) -> str:
         """What is known about the round under the pointer, or nothing."""
         at = self._markdown.document.documentLayout().hitTest(position, Qt.HitTestAccuracy.ExactHit)
-        i = bisect_right(self._span_starts, at) - 1
-        return self._spans[i].tip if at >= 0 and i >= 0 and at < self._spans[i].end else ""
+        span = self._tints.at(at)
+        return span.tip if span is not None else ""

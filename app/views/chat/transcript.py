@@ -6,8 +6,7 @@ takes the place of the estimate and the scroll position is corrected by the diff
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QKeyEvent, QKeySequence, QPainter, QPaintEvent, QResizeEvent
@@ -15,14 +14,15 @@ from PySide6.QtWidgets import QAbstractScrollArea, QApplication, QFrame, QWidget
 
 from app.store.records import Message
 from app.theme import COLUMN, GRID, Theme
-from app.views.chat.heights import Heights, estimate
+from app.views.chat.focus_chain import chain_focus
+from app.views.chat.heights import estimate
 from app.views.chat.jump import JumpButton
 from app.views.chat.message import AssistantMessage
+from app.views.chat.pacer import Pacer
 from app.views.chat.pool import Decorator, Marker, MessagePool, MessageWidget
+from app.views.chat.rows import Rows
 from app.views.chat.user_message import SHOWN, UserMessage
 
-FRAME_MS = 33
-"""A streaming answer is painted at most every so many milliseconds."""
 PAD = 3 * GRID
 
 
@@ -36,12 +36,9 @@ class Transcript(QAbstractScrollArea):
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._theme = theme
-        self._messages: list[Message] = []
-        self._heights = Heights(PAD)
-        self._index: dict[int, int] = {}
+        self._rows = Rows(PAD, self._estimate)
         self._pool = MessagePool(theme, self.viewport(), self._connect)
         self._visible: list[int] = []
-        self._dirty: set[int] = set()
         self._width = 0
         self._stick = True
         self._busy = False
@@ -52,26 +49,18 @@ class Transcript(QAbstractScrollArea):
         self.viewport().setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)
         self.verticalScrollBar().setSingleStep(5 * GRID)
         self._jump = JumpButton(theme, self.verticalScrollBar(), self.scroll_to_end, self)
-        self._pause = FRAME_MS
-        self._timer = QTimer(self)
-        self._timer.setSingleShot(True)
-        self._timer.timeout.connect(self._flush)
+        self._pacer = Pacer(self._paint, self)
         theme.changed.connect(self._restyle)
 
     # -- content ------------------------------------------------------------------------------
 
     def set_messages(self, messages: Sequence[Message]) -> None:
         """Show another conversation from its end, or the same one along another branch from where it is."""
-        same = bool(self._messages) and bool(messages) and self._messages[0].chat_id == messages[0].chat_id
-        known = {m.id: self._heights.measured(i) for i, m in enumerate(self._messages)}
-        if not same:
+        if not self._rows.reset(messages):
             self._pool.clear()
             self._visible = []
-            self._dirty.clear()
+            self._pacer.clear()
             self._stick = True
-        self._messages = list(messages)
-        self._index = {message.id: i for i, message in enumerate(messages)}
-        self._heights.reset([known.get(m.id) for m in messages], [self._estimate(m) for m in messages])
         for message in messages:
             view = self._pool.get(message.id)
             if view is not None and view.message != message:
@@ -80,38 +69,31 @@ class Transcript(QAbstractScrollArea):
 
     def append(self, message: Message) -> None:
         """Add a message at the end."""
-        self._index[message.id] = len(self._messages)
-        self._messages.append(message)
-        self._heights.append(self._estimate(message))
+        self._rows.append(message)
         self._layout()
 
     def stream(self, message: Message, pieces: Sequence[tuple[str, str]]) -> None:
         """More of a streaming answer: `message` as it is now and the (channel, text) that are new in it."""
-        i = self._index.get(message.id)
-        if i is None:
+        if self._rows.replace(message) is None:
             return
-        self._messages[i] = message
         view = self._pool.get(message.id)
         if isinstance(view, AssistantMessage):
             for channel, text in pieces:
                 view.add(channel, text)
-        self._dirty.add(message.id)
-        if not self._timer.isActive():
-            self._timer.start(self._pause)
+        self._pacer.add(message.id)
 
     def finish(self, message: Message) -> None:
         """The final state of an answer, shown at once."""
-        i = self._index.get(message.id)
+        i = self._rows.replace(message)
         if i is None:
             return
-        self._messages[i] = message
-        self._dirty.discard(message.id)
+        self._pacer.discard(message.id)
         view = self._pool.get(message.id)
         if view is not None and message.id in self._visible:
             self._update(view, message)
         else:
             # Rendered when it comes into sight.
-            self._heights.guess(i, self._estimate(message))
+            self._rows.guess(i)
         self._layout()
 
     def _update(self, view: MessageWidget, message: Message) -> None:
@@ -119,11 +101,13 @@ class Transcript(QAbstractScrollArea):
         was, self._busy = self._busy, True
         view.show_message(message)
         self._busy = was
-        self._heights.outdate(self._index[message.id])
+        i = self._rows.place(message.id)
+        if i is not None:
+            self._rows.heights.outdate(i)
 
     @property
     def messages(self) -> Sequence[Message]:
-        return self._messages
+        return self._rows.messages
 
     def view(self, message_id: int) -> MessageWidget | None:
         """The widget of a message in sight."""
@@ -154,14 +138,14 @@ class Transcript(QAbstractScrollArea):
 
     def show_message(self, message_id: int) -> None:
         """Scroll so that a message's top is in sight."""
-        i = self._index.get(message_id)
+        i = self._rows.place(message_id)
         if i is None:
             return
         self._stick = False
         for _ in range(2):
             # Twice: the first pass replaces estimates around it by true heights.
             bar = self.verticalScrollBar()
-            self._set_value(min(self._heights.tops()[i] - GRID, bar.maximum()))
+            self._set_value(min(self._rows.heights.tops()[i] - GRID, bar.maximum()))
             self._layout()
 
     def reveal(self, message_id: int, place: Callable[[MessageWidget], int]) -> None:
@@ -170,7 +154,7 @@ class Transcript(QAbstractScrollArea):
         Args:
             place: pixels from the top of the message's widget.
         """
-        i = self._index.get(message_id)
+        i = self._rows.place(message_id)
         if i is None:
             return
         if self.view(message_id) is None:
@@ -179,7 +163,7 @@ class Transcript(QAbstractScrollArea):
         if view is None:
             return
         offset, height, bar = place(view), self.viewport().height(), self.verticalScrollBar()
-        at = self._heights.tops()[i] + offset
+        at = self._rows.heights.tops()[i] + offset
         if not bar.value() + PAD <= at <= bar.value() + height - 2 * PAD:
             self._stick = False
             self._set_value(max(0, min(at - height // 3, bar.maximum())))
@@ -235,24 +219,24 @@ class Transcript(QAbstractScrollArea):
             left, width = self._column()
             if width != self._width:
                 old, self._width = self._width or width, width
-                self._heights.rewrap(old, width)
+                self._rows.heights.rewrap(old, width)
             height = self.viewport().height()
             value = self.verticalScrollBar().value()
-            tops, total, shown = self._heights.tops(), 0, range(0)
+            tops, total, shown = self._rows.heights.tops(), 0, range(0)
             for _ in range(12):
-                tops = self._heights.tops()
+                tops = self._rows.heights.tops()
                 total = tops[-1] + PAD
                 value = total - height if self._stick and fixed is None else value
                 value = max(0, min(value, total - height))
-                shown = self._heights.in_sight(tops, value, height)
+                shown = self._rows.heights.in_sight(tops, value, height)
                 fresh = [i for i in shown if self._stale(i)]
                 if not fresh:
                     break
                 anchor = next((i for i in shown if i not in fresh), None) if fixed is None else fixed
                 for i in fresh:
-                    self._heights.measure(i, self._ensure(i).height_for(width))
+                    self._rows.heights.measure(i, self._ensure(i).height_for(width))
                 if anchor is not None and (fixed is not None or not self._stick):
-                    value += self._heights.tops()[anchor] - tops[anchor]
+                    value += self._rows.heights.tops()[anchor] - tops[anchor]
             self._place(shown, tops, left, width, value)
             self._set_value(value, total - height)
         finally:
@@ -260,10 +244,10 @@ class Transcript(QAbstractScrollArea):
         self._jump.show_for(total - height - value)
 
     def _stale(self, i: int) -> bool:
-        return self._heights.measured(i) is None or self._messages[i].id not in self._pool
+        return self._rows.heights.measured(i) is None or self._rows[i].id not in self._pool
 
     def _place(self, shown: range, tops: Sequence[int], left: int, width: int, value: int) -> None:
-        ids = [self._messages[i].id for i in shown]
+        ids = [self._rows[i].id for i in shown]
         for gone in self._visible:
             view = self._pool.get(gone)
             if gone not in ids and view is not None:
@@ -274,13 +258,14 @@ class Transcript(QAbstractScrollArea):
                 view.hide()
         for i in shown:
             view = self._ensure(i)
-            view.setGeometry(left, tops[i] - value, width, self._heights[i])
+            view.setGeometry(left, tops[i] - value, width, self._rows.heights[i])
             if view.isHidden():
                 view.show()
         if ids != self._visible:
             self._visible = ids
             self._pool.evict(ids)
-            self._chain()
+            shown_views = (self._pool.get(message_id) for message_id in ids)
+            chain_focus(self, [view for view in shown_views if view is not None])
 
     def _set_value(self, value: int, maximum: int | None = None) -> None:
         bar, was = self.verticalScrollBar(), self._busy
@@ -292,7 +277,7 @@ class Transcript(QAbstractScrollArea):
         self._busy = was
 
     def _ensure(self, i: int) -> MessageWidget:
-        return self._pool.ensure(self._messages[i])
+        return self._pool.ensure(self._rows[i])
 
     def _connect(self, view: MessageWidget) -> None:
         """Wire a widget that the pool has made."""
@@ -305,50 +290,34 @@ class Transcript(QAbstractScrollArea):
         view.resized.connect(lambda: self._resized(message_id))
 
     def _resized(self, message_id: int) -> None:
-        i = self._index.get(message_id)
+        i = self._rows.place(message_id)
         if i is not None and not self._busy:
             # The reader unfolded or edits something: it must not move away under the pointer.
-            self._heights.outdate(i)
+            self._rows.heights.outdate(i)
             self._layout(fixed=i)
             bar = self.verticalScrollBar()
             self._stick = bar.value() >= bar.maximum() - 4
 
-    def _chain(self) -> None:
-        """Keyboard focus goes through the messages from top to bottom, whatever order they were made in."""
-        previous: QWidget = self
-        for message_id in self._visible:
-            view = self._pool.get(message_id)
-            for child in [] if view is None else view.findChildren(QWidget):
-                if child.focusPolicy() & Qt.FocusPolicy.TabFocus:
-                    QWidget.setTabOrder(previous, child)
-                    previous = child
-
     # -- streaming ----------------------------------------------------------------------------
 
-    def _flush(self) -> None:
-        began = time.perf_counter()
-        dirty, self._dirty = self._dirty, set()
+    def _paint(self, grown: Collection[int]) -> None:
         changed = False
-        for message_id in dirty:
-            i = self._index.get(message_id)
+        for message_id in grown:
+            i = self._rows.place(message_id)
             view = self._pool.get(message_id)
-            if i is None or not isinstance(view, AssistantMessage):
+            if i is None or message_id not in self._visible or not isinstance(view, AssistantMessage):
                 continue
-            if message_id in self._visible:
-                self._busy = True
-                view.flush(self._messages[i])
-                self._busy = False
-                height = view.height_for(self._width)
-                changed = changed or height != self._heights[i]
-                self._heights.measure(i, height)
+            self._busy = True
+            view.flush(self._rows[i])
+            self._busy = False
+            height = view.height_for(self._width)
+            changed = changed or height != self._rows.heights[i]
+            self._rows.heights.measure(i, height)
         if changed:
             self._layout()
-        # A slow paint (a huge table) is followed by a pause, so that the window stays at hand.
-        spent = 1000 * (time.perf_counter() - began)
-        self._pause = max(FRAME_MS, round(4 * spent))
 
     def _restyle(self) -> None:
-        self._heights.outdate()
+        self._rows.heights.outdate()
         was, self._busy = self._busy, True
         self._pool.restyle(self._visible)
         self._busy = was
@@ -358,7 +327,7 @@ class Transcript(QAbstractScrollArea):
         QTimer.singleShot(0, self, self._measure_again)
 
     def _measure_again(self) -> None:
-        self._heights.outdate()
+        self._rows.heights.outdate()
         self._layout()
 
     # -- events -------------------------------------------------------------------------------
