@@ -51,6 +51,13 @@ def mlx_lock() -> list[tuple[str, str, str]]:
     return [(row.group(1), row.group(2), row.group(3)) for row in rows if row is not None]
 
 
+def wheel_libraries(package: str) -> list[str]:
+    """What mlx.lock says the wheel of a package holds."""
+    text = (PACKAGING / "macos" / "mlx.lock").read_text(encoding="utf-8")
+    (listed,) = re.findall(rf"^{package}==.*\n((?:#   .*\n)*)", text, re.MULTILINE)
+    return [line.removeprefix("#   ") for line in listed.splitlines()]
+
+
 # -- the spec and what it takes in ---------------------------------------------------------------
 
 
@@ -74,7 +81,10 @@ def test_what_mlx_needs_is_named() -> None:
     import bundle_parts
 
     assert {"mlx._reprlib_fix", "mlx.__array_api_info"} <= set(bundle_parts.HIDDEN_IMPORTS)
-    assert bundle_parts.METALLIB == "mlx/lib/mlx.metallib"
+    assert bundle_parts.METALLIB in wheel_libraries("mlx-metal")
+    # MLX looks for its kernels beside the library.
+    assert str(Path(bundle_parts.METALLIB).with_name("libmlx.dylib")) in wheel_libraries("mlx-metal")
+    assert [name for name in wheel_libraries("mlx") if name.startswith("mlx/core.")]
     assert "required(parts.METALLIB)" in SPEC
     assert "required(parts.OPENBLAS)" in SPEC
 

@@ -4,18 +4,19 @@
 
 MLX has a wheel per macOS, and pip takes the newest one that the building machine can run: the app would then need that
 machine's macOS. MACOS, as 14.0, is the oldest one that the app is for. Each line has one hash, that of the wheel in its
-comment; tests/test_packaging.py compares the comments' tags with Info.plist and the hashes with requirements.lock.
+comment, and below it stand the libraries in that wheel. tests/test_packaging.py compares the tags with Info.plist, the
+hashes with requirements.lock, and the libraries with what inkstand.spec takes along.
 """
 
 from __future__ import annotations
 
-import json
+import hashlib
 import re
 import subprocess
 import sys
 import tempfile
+import zipfile
 from pathlib import Path
-from urllib.parse import unquote
 
 PACKAGES = ("mlx", "mlx-metal")
 PYTHON = "3.13"
@@ -23,16 +24,20 @@ PYTHON = "3.13"
 LOCK = Path(__file__).resolve().parents[2] / "requirements.lock"
 
 
-def wheel(package: str, version: str, macos: str) -> tuple[str, str]:
-    """File name and SHA-256 of the wheel that pip would install on Apple silicon with that macOS."""
-    with tempfile.TemporaryDirectory() as target:
-        command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--dry-run"]
-        command += ["--ignore-installed", "--no-deps", "--only-binary", ":all:", "--target", target, "--report", "-"]
-        command += ["--platform", f"macosx_{macos.replace('.', '_')}_arm64", "--python-version", PYTHON]
-        done = subprocess.run([*command, f"{package}=={version}"], check=True, stdout=subprocess.PIPE)
-    (found,) = json.loads(done.stdout)["install"]
-    info = found["download_info"]
-    return unquote(info["url"].rsplit("/", 1)[1]), info["archive_info"]["hashes"]["sha256"]
+def download(package: str, version: str, macos: str, target: str) -> Path:
+    """The wheel that pip would install on Apple silicon with that macOS."""
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    command += ["--only-binary", ":all:", "--platform", f"macosx_{macos.replace('.', '_')}_arm64"]
+    command += ["--python-version", PYTHON, "--dest", target, f"{package}=={version}"]
+    subprocess.run(command, check=True)
+    (found,) = Path(target).glob(f"{package.replace('-', '_')}-*.whl")
+    return found
+
+
+def libraries(wheel: Path) -> list[str]:
+    """What the wheel holds for the machine, by its place in site-packages."""
+    with zipfile.ZipFile(wheel) as content:
+        return sorted(name for name in content.namelist() if name.endswith((".dylib", ".metallib", ".so")))
 
 
 def main(argv: list[str]) -> int:
@@ -44,8 +49,12 @@ def main(argv: list[str]) -> int:
     for package in PACKAGES:
         pinned = re.search(rf"^{package}==(\S+)", lock, re.MULTILINE)
         assert pinned is not None
-        name, digest = wheel(package, pinned.group(1), argv[0])
-        print(f"{package}=={pinned.group(1)} --hash=sha256:{digest}  # {name}")
+        with tempfile.TemporaryDirectory() as target:
+            wheel = download(package, pinned.group(1), argv[0], target)
+            digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+            print(f"{package}=={pinned.group(1)} --hash=sha256:{digest}  # {wheel.name}")
+            for name in libraries(wheel):
+                print(f"#   {name}")
     return 0
 
 
