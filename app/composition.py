@@ -11,9 +11,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import TextIO, cast
 
 from PySide6.QtCore import QEvent, QTimer
+from PySide6.QtWidgets import QMessageBox
 
 from app.background import Background
 from app.bridge import Bridge, Stamped
@@ -28,7 +29,9 @@ from app.crash import CrashHandler
 from app.engine_host import Checkpoint, EngineHost, LoadRequest, ModelLoader
 from app.event_loop import event_loop
 from app.file_open import Application
+from app.hints import sentence_of
 from app.hub_access import HubAccess, open_hub
+from app.instance import Instance, claim
 from app.interrupt import quit_on_interrupt
 from app.library_scan import DEMO
 from app.motion import system_reduces_motion
@@ -124,8 +127,12 @@ def build(
     manager = ModelManager(theme, window, models, endpoint=lambda: preferences.value.endpoint)
 
     def show_reports(events: Sequence[Stamped]) -> None:
-        for _, text in events:
-            window.show_report(text)
+        for _, (error, text) in events:
+            # A command may have overlooked that the disk can fail it: that is no bug of the reader's to report.
+            if isinstance(error, UserError):
+                window.show_error(error)
+            else:
+                window.show_report(text)
 
     def apply(settings: Settings) -> None:
         theme.set(mode=settings.theme, base=settings.font_size)
@@ -134,7 +141,7 @@ def build(
         else:
             theme.set(reduce_motion=settings.reduce_motion == "on")
 
-    crash = CrashHandler(lambda _error, text: bridge.post(show_reports, text))
+    crash = CrashHandler(lambda error, text: bridge.post(show_reports, (error, text)))
     preferences.changed.connect(apply)
     apply(loaded.settings)
     application(()).applicationStateChanged.connect(window.reopen)
@@ -161,14 +168,16 @@ def start(gui: Gui, request: LoadRequest | UserError, notices: Sequence[str]) ->
     s, window = gui.services, gui.window
     chat_id = window.restore_state(s.preferences.value.window_state)
     s.chats.refresh()
-    if chat_id is not None and any(chat.id == chat_id for chat in s.history.chats.list()):
-        window.chats.open(chat_id)
-    else:
-        window.new_chat()
+    told = list(notices)
+    try:
+        known = chat_id is not None and any(chat.id == chat_id for chat in s.history.chats.list())
+        window.chats.open(chat_id) if chat_id is not None and known else window.new_chat()
+    except UserError as error:
+        told.append(sentence_of(error))
     window.show()
     window.page.composer.editor.setFocus()
-    if notices:
-        window.page.toast.say("  ".join(notices), seconds=20)
+    if told:
+        window.page.toast.say("  ".join(told), seconds=20)
     if isinstance(request, UserError):
         s.host.failed.emit(request)
         return
@@ -226,7 +235,31 @@ def application(argv: Sequence[str]) -> Application:
 
 
 def run(argv: Sequence[str]) -> int:
-    """Run the window until the user quits."""
+    """Run the window until the user quits. Where the program is open already, show its window instead.
+
+    Raises:
+        UserError: an argument is wrong, or another process has the data folder and does not answer.
+    """
+    instance = claim(user_paths().data)
+    if instance is None:
+        sys.stdout.write("Inkstand is open already; its window was brought to the front.\n")
+        return 0
+    try:
+        return _run(argv, instance)
+    finally:
+        instance.close()
+
+
+def tell(error: UserError) -> None:
+    """Say in a window of its own why none was opened, to who started the program with a click and sees no terminal."""
+    # Under pythonw and in bundles there is no stderr at all.
+    terminal = cast("TextIO | None", sys.stderr)
+    if (terminal is not None and terminal.isatty()) or application(()).platformName() == "offscreen":
+        return
+    QMessageBox.critical(None, "Inkstand", f"{error.title}\n\n{error.hint}")
+
+
+def _run(argv: Sequence[str], instance: Instance) -> int:
     qt = application(argv)
     closed = asyncio.Event()
     with event_loop(qt) as loop, quit_on_interrupt(closed.set):
@@ -240,11 +273,15 @@ def run(argv: Sequence[str]) -> int:
 
         async def main() -> bool:
             gui.window.quit_requested.connect(closed.set)
-            gui.services.history.chats.purge_deleted(KEEP_DELETED_S)
+            # Forgetting waits for a start at which the history can be written.
+            with contextlib.suppress(UserError):
+                gui.services.history.chats.purge_deleted(KEEP_DELETED_S)
             start(gui, request, notices)
+            instance.listen(gui.window.present)
             opening = asyncio.create_task(open_models(gui))
             opening.add_done_callback(lambda task: task.cancelled() or task.result())
             await closed.wait()
+            instance.stop_listening()
             gui.window.request_quit()  # after Ctrl-C, of which the window knows nothing: it keeps what was not sent
             return await gui.shutdown()
 
@@ -256,6 +293,7 @@ def run(argv: Sequence[str]) -> int:
     if not ended:
         # The engine is deep in a computation; unwinding the interpreter under it would crash.
         _log.warning("The engine did not end in time")
+        instance.close()
         logging.shutdown()
         sys.stdout.flush()
         os._exit(0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from app.display import NoDisplay, check_display
+from engine.errors import UserError
 
 __all__ = ["NoDisplay", "run_gui"]
 
@@ -17,15 +18,20 @@ def run_gui(argv: Sequence[str]) -> int:
 
     Raises:
         NoDisplay: there is no display, or the libraries that Qt needs for one are missing.
-        UserError: an argument is wrong.
+        UserError: an argument is wrong, or another process has the data folder; a message box said so where there is
+            no terminal.
     """
     check_display()
     try:
-        from app.composition import run  # noqa: PLC0415 (imports Qt)
+        from app.composition import run, tell  # noqa: PLC0415 (imports Qt)
     except ImportError as error:
         if "PySide6" not in str(error) and ".so" not in str(error):
             raise
         raise NoDisplay(
             f"The window needs a library that is missing: {error}.", "Install it, or use `inkstand chat`."
         ) from error
-    return run(argv)
+    try:
+        return run(argv)
+    except UserError as error:
+        tell(error)
+        raise

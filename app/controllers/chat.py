@@ -152,11 +152,18 @@ class ChatController(QObject):
         return None if self.chat is None else self._queue.of_chat(self.chat.id)
 
     def send(self, content: str) -> bool:
-        """Append a message and have it answered. False when it could not be stored; nothing is lost then."""
+        """Append a message and have it answered.
+
+        Returns:
+            whether the message is in the history and in sight; that it is stored but cannot be answered is told by
+            `failed`, and `retry` makes up for it.
+        """
         if not content.strip() or self.running is not None:
             return False
+        stored = False
 
         def work() -> None:
+            nonlocal stored
             fresh = self.chat is None
             if self.chat is None:
                 self.chat = self._history.chats.create(
@@ -168,9 +175,11 @@ class ChatController(QObject):
                 self.opened.emit(self.chat, [])
             self.path.append(message)
             self.added.emit(message)
+            stored = True
             self._answer(message.id)
 
-        return self._try(work)
+        self._try(work)
+        return stored
 
     def stop(self) -> None:
         running = self.running
@@ -188,14 +197,30 @@ class ChatController(QObject):
         if self.running is None:
             self._try(lambda: self._branch(user_id))
 
-    def edit(self, user_id: int, content: str) -> None:
-        """A new version of a message, answered; the old one keeps everything below it."""
-        if self.running is None and content.strip():
+    def edit(self, user_id: int, content: str) -> bool:
+        """A new version of a message, answered; the old one keeps everything below it.
 
-            def work() -> None:
-                self._branch(self._history.messages.edit(user_id, content).id)
+        Returns:
+            whether the new version is in the history, as in `send`.
+        """
+        if not content.strip() or self.running is not None:
+            return False
+        stored = False
 
-            self._try(work)
+        def work() -> None:
+            nonlocal stored
+            message = self._history.messages.edit(user_id, content)
+            stored = True
+            try:
+                self._branch(message.id)
+            except UserError:
+                # Without an answer, but in sight.
+                self.path = self._with_live(self._history.messages.path(message.chat_id))
+                self.path_changed.emit(self.path)
+                raise
+
+        self._try(work)
+        return stored
 
     def switch(self, message_id: int, by: int) -> None:
         """The previous or next version of a message."""

@@ -18,6 +18,7 @@ from app.views.chat.markdown import safe_link
 from app.views.chat.message import AssistantMessage
 from app.views.chat.rounds import spans
 from app.views.chat.transcript import Transcript
+from app.views.chat.user_message import UserMessage
 from app.views.chat.welcome import Welcome
 from app.views.labels import Surface
 from app.views.toast import Toast
@@ -69,7 +70,7 @@ class ChatPage(Surface):
         controller.settled.connect(self._settled)
         controller.chats_changed.connect(self._refresh)
         transcript.action.connect(self._act)
-        transcript.edited.connect(controller.edit)
+        transcript.edited.connect(self._edit)
         transcript.link.connect(self._open_link)
         composer.sent.connect(self._send)
         composer.stopped.connect(controller.stop)
@@ -116,6 +117,12 @@ class ChatPage(Surface):
         if self._controller.send(content):
             self.composer.clear()
         self.composer.editor.setFocus()
+
+    def _edit(self, message_id: int, content: str) -> None:
+        if not self._controller.edit(message_id, content):
+            view = self.transcript.view(message_id)
+            if isinstance(view, UserMessage):
+                view.start_edit(content)
 
     def _page(self, direction: int) -> None:
         bar = self.transcript.verticalScrollBar()

@@ -60,7 +60,7 @@ class UserMessage(QWidget):
         for name, button in self._actions.items():
             if name != "edit":
                 button.clicked.connect(lambda _checked=False, name=name: self.action.emit(name, self.message.id))
-        self._actions["edit"].clicked.connect(self.start_edit)
+        self._actions["edit"].clicked.connect(lambda _checked=False: self.start_edit())
         self.show_message(message)
 
     def show_message(self, message: Message) -> None:
@@ -107,11 +107,16 @@ class UserMessage(QWidget):
     def editing(self) -> bool:
         return self._editor is not None
 
-    def start_edit(self) -> None:
-        """Turn the bubble into an editor."""
+    def start_edit(self, content: str | None = None) -> None:
+        """Turn the bubble into an editor.
+
+        Args:
+            content: what a message that could not be sent would have said; by default what this one says.
+        """
         if self._editor is not None:
             return
-        editor = QPlainTextEdit(self._text, self)
+        text = self._text if content is None else content.removeprefix(self._prefix)
+        editor = QPlainTextEdit(text, self)
         editor.setFont(self._theme.font(1))
         editor.setAccessibleName("Edit message")
         editor.installEventFilter(self)
