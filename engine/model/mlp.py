@@ -24,12 +24,12 @@ class DenseMLP:
             stacked(params, f"{name}.gate_up_proj"),
             matrix(params, f"{name}.down_proj"),
         )
-        self.global_scale = array(params, f"{name}.global_scale")
+        self.scale = array(params, f"{name}.global_scale")
 
-    def __call__(self, x: mx.array) -> mx.array:
-        """[1, L, H] -> [1, L, H]."""
+    def __call__(self, x: mx.array, scale: mx.array | None = None) -> mx.array:
+        """[1, L, H] -> [1, L, H]; `scale` is `self.scale` where a compiled function takes it as an input."""
         gate, up = mx.split(self.gate_up_proj(x), 2, axis=-1)
-        return self.down_proj(silu(gate) * up) * self.global_scale
+        return self.down_proj(silu(gate) * up) * (self.scale if scale is None else scale)
 
 
 class MoE:
@@ -44,12 +44,12 @@ class MoE:
         self.experts, self.top_k, self.shared = config.num_experts, config.experts_per_token, config.num_shared_experts
         self.router = array(params, f"{name}.router")
         self.router_bias = array(params, f"{name}.router_bias")
-        self.router_scale = array(params, f"{name}.router_scale") * config.route_scale
+        self.scale = array(params, f"{name}.router_scale") * config.route_scale
         self.routed = RoutedExperts(params, f"{name}.experts")
         self.shared_gate_up = stacked(params, f"{name}.shared.gate_up_proj")
         self.shared_down = matrix(params, f"{name}.shared.down_proj")
 
-    def route(self, x: mx.array) -> tuple[mx.array, mx.array, mx.array]:
+    def route(self, x: mx.array, scale: mx.array | None = None) -> tuple[mx.array, mx.array, mx.array]:
         """[R, H] -> expert ids [R, k], their weights [R, k], weights of the shared experts [R, S]; float32."""
         logits = x.astype(mx.float32) @ self.router.T
         routed = logits[:, : self.experts]
@@ -57,13 +57,13 @@ class MoE:
         ids = mx.argpartition(-choice, self.top_k - 1, axis=-1)[:, : self.top_k]
         z = mx.concatenate([mx.take_along_axis(routed, ids, axis=-1), logits[:, self.experts :]], axis=-1)
         log_sigmoid = -mx.logaddexp(mx.zeros_like(z), -z)
-        weights = mx.softmax(log_sigmoid, axis=-1) * self.router_scale
+        weights = mx.softmax(log_sigmoid, axis=-1) * (self.scale if scale is None else scale)
         return ids, weights[:, : self.top_k], weights[:, self.top_k :]
 
-    def __call__(self, x: mx.array) -> mx.array:
-        """[1, L, H] -> [1, L, H]."""
+    def __call__(self, x: mx.array, scale: mx.array | None = None) -> mx.array:
+        """[1, L, H] -> [1, L, H]; `scale` is `self.scale` where a compiled function takes it as an input."""
         rows = x.reshape(-1, x.shape[-1])
-        ids, weights, gammas = self.route(rows)
+        ids, weights, gammas = self.route(rows, scale)
         routed = self.routed(rows, ids, weights)
         gate, up = mx.split(self.shared_gate_up(rows), 2, axis=-1)
         act = silu(gate) * up

@@ -111,7 +111,7 @@ class FewRowDense:
     """`DenseMLP` for rows [L, H]."""
 
     def __init__(self, mlp: DenseMLP) -> None:
-        self.gate_up, self.down, self.scale = few_rows(mlp.gate_up_proj), few_rows(mlp.down_proj), mlp.global_scale
+        self.gate_up, self.down, self.scale = few_rows(mlp.gate_up_proj), few_rows(mlp.down_proj), mlp.scale
 
     def __call__(self, x: mx.array) -> mx.array:
         gate, up = mx.split(self.gate_up(x), 2, axis=-1)

@@ -43,7 +43,7 @@ class FewRowMoE:
         self.top_k, self.shared = mixture.top_k, mixture.shared
         self.shared_gate_up, self.shared_down = few_rows(mixture.shared_gate_up), few_rows(mixture.shared_down)
         self.router = mx.contiguous(mixture.router.T)
-        self.router_scale = mixture.router_scale
+        self.router_scale = mixture.scale
         self.gate, self.up, self.down = (_by_input(m) for m in (experts.gate_proj, experts.up_proj, experts.down_proj))
         self.bias = mx.concatenate([mixture.router_bias, mx.full((self.shared,), _ALWAYS)])
         self.ids = mx.arange(self.count + self.shared)

@@ -35,7 +35,7 @@ class CompiledLayer:
         cache.kv_conv.replace(rows.inputs)
         attended = attn.attend(rows, tau, cache.kv)
         pasts = (conv.state(x.shape[-1]) for conv in (cache.attn_conv, cache.mlp_conv))
-        x, attn_inputs, mlp_inputs = self._after(attended, x, *pasts)
+        x, attn_inputs, mlp_inputs = self._after(attended, x, *pasts, self.layer.mlp.scale)
         cache.attn_conv.replace(attn_inputs)
         cache.mlp_conv.replace(mlp_inputs)
         return x
@@ -44,9 +44,11 @@ class CompiledLayer:
         layer = self.layer
         return layer.attn.project(mx.fast.rms_norm(x, layer.attn_norm, layer.eps), past, tau)
 
-    def _finish(self, attended: mx.array, x: mx.array, attn_past: mx.array, mlp_past: mx.array) -> _Arrays:
+    def _finish(
+        self, attended: mx.array, x: mx.array, attn_past: mx.array, mlp_past: mx.array, scale: mx.array
+    ) -> _Arrays:
         layer = self.layer
         y, attn_inputs = layer.attn_conv.apply(layer.attn.o_proj(attended), attn_past)
         x = x + y
-        y, mlp_inputs = layer.mlp_conv.apply(layer.mlp(mx.fast.rms_norm(x, layer.mlp_norm, layer.eps)), mlp_past)
+        y, mlp_inputs = layer.mlp_conv.apply(layer.mlp(mx.fast.rms_norm(x, layer.mlp_norm, layer.eps), scale), mlp_past)
         return x + y, attn_inputs, mlp_inputs
