@@ -9,11 +9,14 @@ packing again what has been rounded once loses more than packing the original.
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
+import os
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -54,6 +57,8 @@ COPIED = (
 )
 """Data files beside the weights that the copy takes over; nothing executable, and no weights in other formats."""
 _RESERVE_BYTES = 64 << 20
+_NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL, errno.EBADF})
+"""Some network file systems cannot lock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +86,16 @@ def convert(
 ) -> ConvertReport:
     """Write a copy of the checkpoint `source`, packed as `recipe` says, to the new directory `destination`.
 
-    The copy is put together beside the destination and renamed at the end; on failure nothing stays behind. Memory:
-    one shard of the copy, or the MTP head, and one module.
+    The copy is put together beside the destination and renamed at the end, once it is on the disk; on failure nothing
+    stays behind. What a killed run left there is removed by the next one to the same destination. Memory: one shard of
+    the copy, or the MTP head, and one module.
 
     Args:
         shard_bytes: size at which a file of the copy is closed.
 
     Raises:
-        UserError: the destination exists and is not an empty directory, cannot be written, or its volume is too full.
+        UserError: the destination exists and is not an empty directory, cannot be written, is being written by another
+            process, or its volume is too full.
         CheckpointError: matrices of the source are packed already, and `recipe` asks for another packing of them.
         ConfigError, CheckpointError, HeadError: the source cannot be used.
     """
@@ -104,22 +111,14 @@ def convert(
     kept = _check_packed(source, [module for part in parts for module in part], recipe)
     _check_destination(destination, sum(_estimate(module, recipe) for part in parts for module in part))
 
-    try:
-        destination.parent.mkdir(parents=True, exist_ok=True)
-        work = Path(tempfile.mkdtemp(prefix=f".{destination.name}-", dir=destination.parent))
-    except OSError as error:
-        raise _unwritable(destination, error) from error
-    try:
+    with _work_directory(destination) as work:
         packings = _write_copy(source, work, parts, recipe, progress=progress, shard_bytes=shard_bytes)
-        work.chmod(0o755)
+        for path in (*work.iterdir(), work):
+            _sync(path)
         if destination.exists():
             destination.rmdir()
         work.rename(destination)
-    except BaseException as error:
-        shutil.rmtree(work, ignore_errors=True)
-        if isinstance(error, OSError):
-            raise _unwritable(destination, error) from error
-        raise
+        _sync(destination.parent)
     return ConvertReport(
         directory=destination,
         nbytes=sum(file.stat().st_size for file in destination.iterdir()),
@@ -127,6 +126,52 @@ def convert(
         kept=kept,
         missing_head=None if isinstance(found, HeadFound) else found.reason,
     )
+
+
+@contextmanager
+def _work_directory(destination: Path) -> Generator[Path]:
+    """An empty directory beside the destination, for one process at a time; removed when its user fails."""
+    work = destination.with_name(f".{destination.name}.converting")
+    try:
+        work.mkdir(parents=True, exist_ok=True)
+        # The lock ends with the process, so that a killed one is not in the way.
+        lock = os.open(work, os.O_RDONLY)
+    except OSError as error:
+        raise _unwritable(destination, error) from error
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise UserError(
+                f"{destination} is being written by another process.", "Wait for it, or name another directory."
+            ) from error
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise _unwritable(destination, error) from error
+        try:
+            _empty(work)
+            yield work
+        except BaseException as error:
+            shutil.rmtree(work, ignore_errors=True)
+            if isinstance(error, OSError):
+                raise _unwritable(destination, error) from error
+            raise
+    finally:
+        os.close(lock)
+
+
+def _empty(directory: Path) -> None:
+    for path in directory.iterdir():
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+
+
+def _sync(path: Path) -> None:
+    """Makes a file, or the names in a directory, survive a power cut."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _write_copy(
