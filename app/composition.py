@@ -31,6 +31,7 @@ from app.event_loop import event_loop
 from app.file_open import Application
 from app.hints import sentence_of
 from app.hub_access import HubAccess, open_hub
+from app.identity import APP_ID
 from app.instance import Instance, claim
 from app.interrupt import quit_on_interrupt
 from app.library_scan import DEMO
@@ -227,7 +228,7 @@ def application(argv: Sequence[str]) -> Application:
     made = Application(["inkstand", *argv])
     made.setApplicationName("Inkstand")
     made.setApplicationDisplayName("Inkstand")
-    made.setDesktopFileName("inkstand")
+    made.setDesktopFileName(APP_ID)
     made.setQuitOnLastWindowClosed(False)
     # Fusion paints from the palette alone, so that the tokens hold on every platform.
     made.setStyle("Fusion")

@@ -21,7 +21,13 @@ Darwin)
     ;;
 *)
     product=dist/inkstand
-    cp build/icons/inkstand.png packaging/linux/inkstand.desktop "$product/"
+    entry=$(echo packaging/linux/*.desktop)
+    cp "$entry" packaging/linux/install.sh "$product/"
+    cp build/icons/inkstand.png "$product/$(basename "$entry" .desktop).png"
+    # Symbols of the C library have the version that they came with; the newest one that is asked for decides.
+    glibc=$(find "$product" -type f \( -name '*.so*' -o -name inkstand \) -exec grep -aoh 'GLIBC_2\.[0-9]*' {} + |
+        sort -uV | tail -n 1)
+    sed "s/@GLIBC@/${glibc#GLIBC_}/" packaging/linux/README.txt >"$product/README.txt"
     packaging/self_test.sh "$product/inkstand"
     version=$("$product/inkstand" --version | cut -d ' ' -f 2)
     tarball=dist/inkstand-$version-linux-$(uname -m).tar.gz

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Container, Iterable
-from importlib.metadata import Distribution
 from pathlib import Path, PurePosixPath
 
 HIDDEN_IMPORTS = (
@@ -61,8 +60,9 @@ QT_PLUGINS = {
 """Kinds of Qt plugins and the ones of each that are kept. PNG needs none."""
 
 _QT = PurePosixPath("PySide6", "Qt")
-_SYSTEM_LIBRARIES = ("libgfortran.so", "libquadmath.so")
-"""Found on some machines that build and not on others; engine/blas.py brings its own."""
+_SYSTEM_LIBRARIES = ("libgfortran.so", "libquadmath.so", "libreadline.so")
+"""The Fortran runtime is found on some machines that build and not on others, and engine/blas.py brings its own. GNU
+Readline is under the GPL: line editing takes the system's, and does without where there is none."""
 
 
 def is_left_out(target: str) -> bool:
@@ -128,19 +128,3 @@ def is_needed(entry: tuple[str, str, str], needed: Container[str]) -> bool:
     file = posixpath.normpath(posixpath.join(posixpath.dirname(target), source)) if kind == "SYMLINK" else target
     name = library(file)
     return name is None or name in needed
-
-
-def licence_files(distributions: Iterable[Distribution], lock: str) -> list[tuple[str, str]]:
-    """Licence texts of what a lock file names, as far as it is installed, as (source, directory in the bundle)."""
-    locked = {_normalized(line.split("==")[0]) for line in lock.splitlines() if "==" in line and line[0].isalnum()}
-    return [
-        (str(distribution.locate_file(file)), f"licenses/{distribution.metadata['Name']}")
-        for distribution in distributions
-        if _normalized(distribution.metadata["Name"]) in locked
-        for file in distribution.files or ()
-        if file.name.upper().startswith(("LICENSE", "LICENCE", "COPYING", "NOTICE")) and ".dist-info" in str(file)
-    ]
-
-
-def _normalized(name: str) -> str:
-    return name.lower().replace("_", "-")

@@ -6,13 +6,14 @@ from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import Qt, QUrl
 from PySide6.QtGui import QDesktopServices, QKeySequence, QShortcut
-from PySide6.QtWidgets import QDialog, QHBoxLayout, QLineEdit, QListWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QDialog, QHBoxLayout, QLineEdit, QVBoxLayout, QWidget
 
 from app.help_pages import HelpPage, load_pages, page_of
 from app.theme import GRID, Theme
 from app.views.controls import IconButton
 from app.views.help_page import HelpPageView
 from app.views.labels import Hairline, Label, Surface
+from app.views.page_list import PageList
 
 OpenUrl = Callable[[QUrl], object]
 _NOTHING = "No page has these words."
@@ -42,18 +43,13 @@ class HelpWindow(QDialog):
         self.search.setAccessibleName("Search the help")
         self.search.textChanged.connect(self._filter)
         self.search.returnPressed.connect(self._to_page)
-        self.list = QListWidget(side)
-        self.list.setAccessibleName("Pages")
-        self.list.setSpacing(1)
-        self.list.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.list = PageList(theme, "Pages", side)
         self.list.currentRowChanged.connect(self._chosen)
         self.nothing = Label(theme, _NOTHING, side, color="text_2", delta=-1, wrap=True)
         self.nothing.hide()
         self.view = HelpPageView(theme, self)
         self.view.link_clicked.connect(self.follow)
         self._lay_out(side)
-        self._restyle()
-        theme.changed.connect(self._restyle)
         for keys in (QKeySequence.StandardKey.Find, QKeySequence("Ctrl+L")):
             QShortcut(keys, self, self._to_search)
         QShortcut(QKeySequence.StandardKey.Back, self, self.go_back)
@@ -156,11 +152,3 @@ class HelpWindow(QDialog):
     def _to_page(self) -> None:
         if self.view.passages:
             self.view.passages[0].setFocus()
-
-    def _restyle(self) -> None:
-        tokens = self._theme.tokens
-        self.list.setStyleSheet(
-            "QListWidget { background: transparent; }"
-            "QListWidget::item { padding: 6px 8px; border-radius: 6px; }"
-            f"QListWidget::item:selected {{ background: {tokens.selected}; color: {tokens.text}; }}"
-        )

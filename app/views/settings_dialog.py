@@ -16,7 +16,6 @@ from PySide6.QtWidgets import (
     QGridLayout,
     QHBoxLayout,
     QLineEdit,
-    QListWidget,
     QStackedWidget,
     QWidget,
 )
@@ -30,12 +29,15 @@ from app.views.chat_settings import SAMPLING_NOTE
 from app.views.forms import Form, scrolled
 from app.views.labels import Hairline, Label
 from app.views.menus import MENUS
+from app.views.page_list import PageList
 from engine.errors import UserError
 from engine.text.effort import EFFORT_LEVELS
 
 SAMPLING_DEFAULTS = (
     "What Inkling was made for: temperature 1, top p 0.95. Each answer then differs. A chat can have its own values."
 )
+ICONS = ("appearance", "dice", "models", "download", "keyboard")
+"""Of the sections."""
 TokenCheck = Callable[[str, str | None], str]
 """(token, endpoint) to the name of its owner; raises UserError."""
 
@@ -63,26 +65,14 @@ class SettingsDialog(QDialog):
         self.setWindowTitle("Settings")
         self.resize(760, 600)
         self.pages = QStackedWidget(self)
-        self.list = QListWidget(self)
+        self.list = PageList(theme, "Sections", self, padding=8)
         self.list.setFixedWidth(19 * GRID)
-        self.list.setAccessibleName("Sections")
         self.list.setIconSize(QSize(18, 18))
-        self.list.setSpacing(1)
-        self.list.setStyleSheet(
-            f"QListWidget {{ padding: 8px; background: {theme.tokens.sidebar}; }}"
-            "QListWidget::item { padding: 6px 8px; border-radius: 6px; }"
-            f"QListWidget::item:selected {{ background: {theme.tokens.selected}; color: {theme.tokens.text}; }}"
-        )
-        for icon, form in (
-            ("appearance", self._general()),
-            ("dice", self._sampling()),
-            ("models", self._model()),
-            ("download", self._downloads()),
-            ("keyboard", self._shortcuts()),
-        ):
+        for form in (self._general(), self._sampling(), self._model(), self._downloads(), self._shortcuts()):
             self.list.addItem(form.title)
-            self.list.item(self.list.count() - 1).setIcon(theme.icon(icon))
             self.pages.addWidget(scrolled(form))
+        self._draw_icons()
+        theme.changed.connect(self._draw_icons)
         self.list.currentRowChanged.connect(self.pages.setCurrentIndex)
         self.list.setCurrentRow(0)
         layout = QHBoxLayout(self)
@@ -91,6 +81,10 @@ class SettingsDialog(QDialog):
         layout.addWidget(self.list)
         layout.addWidget(Hairline(theme, self, vertical=True))
         layout.addWidget(self.pages, 1)
+
+    def _draw_icons(self) -> None:
+        for row, icon in enumerate(ICONS):
+            self.list.item(row).setIcon(self._theme.icon(icon))
 
     def _set(self, **changes: Any) -> None:
         self._preferences.update(**changes)

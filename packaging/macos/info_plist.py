@@ -8,7 +8,7 @@ from importlib.metadata import Distribution
 from pathlib import Path
 from typing import Any
 
-BUNDLE_ID = "app.inkstand.Inkstand"
+MARKDOWN = "net.daringfireball.markdown"
 _TAG = re.compile(r"macosx_(\d+)_(\d+)_")
 
 
@@ -58,10 +58,20 @@ def values(version: str, minimum: str) -> dict[str, Any]:
         "NSHighResolutionCapable": True,
         "NSSupportsAutomaticGraphicsSwitching": True,
         "NSHumanReadableCopyright": "The Inkstand authors. Apache License 2.0.",
-        # Exported chats. Alternate: no editor loses its files to the chat by the installation of it.
+        # Exported chats. Models are folders, which are chosen inside the window; as a document type they would put
+        # Inkstand beside every folder. Alternate: no editor loses its files to the chat by the installation of it.
         "CFBundleDocumentTypes": [
             _document("Exported chat", "public.json", ["json"]),
-            _document("Exported chat as Markdown", "net.daringfireball.markdown", ["md", "markdown"]),
+            _document("Exported chat as Markdown", MARKDOWN, ["md", "markdown"]),
+        ],
+        # Imported: the type is its inventor's, and a system without an editor for it has not heard of it.
+        "UTImportedTypeDeclarations": [
+            {
+                "UTTypeIdentifier": MARKDOWN,
+                "UTTypeDescription": "Markdown",
+                "UTTypeConformsTo": ["public.plain-text"],
+                "UTTypeTagSpecification": {"public.filename-extension": ["md", "markdown"]},
+            }
         ],
     }
 

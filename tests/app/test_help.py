@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import shlex
+import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -14,12 +16,13 @@ from markdown_it import MarkdownIt
 from PySide6.QtCore import Qt, QUrl
 from PySide6.QtGui import QColor, QKeySequence
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QPushButton
 from test_layout import check, settle
 from test_window import controls
 
 from app.composition import Gui
 from app.help_pages import ORDER, FigurePart, HelpPage, load_pages, page_of
+from app.licences import installed, read_index
 from app.theme import DARK, LIGHT, Theme
 from app.views.about import AboutDialog
 from app.views.chat.markdown import safe_link
@@ -27,6 +30,7 @@ from app.views.figure import Figure, drawn_in
 from app.views.help_page import native_keys
 from app.views.help_window import HelpWindow
 from app.views.labels import Label
+from app.views.licences_dialog import LicencesDialog
 from app.views.menus import COMMANDS, MENUS
 from app.views.settings_dialog import SettingsDialog
 from engine.cli.main import build_parser
@@ -254,6 +258,57 @@ def test_the_help_follows_the_theme_while_it_is_open(pages: HelpWindow, theme: T
     theme.set(mode="dark")
     settle(qapp)
     assert pages.view.grab().toImage().pixelColor(2, 2) == QColor(DARK.window)
+
+
+def test_the_settings_follow_the_theme_while_they_are_open(gui: Gui, qapp: QApplication) -> None:
+    theme = gui.services.theme
+    settings = SettingsDialog(theme, gui.services.preferences, gui.window)
+    settings.show()
+    for mode, tokens in (("light", LIGHT), ("dark", DARK)):
+        theme.set(mode=mode)
+        settle(qapp)
+        picture = settings.list.grab().toImage()
+        assert picture.pixelColor(2, picture.height() - 3) == QColor(tokens.sidebar)
+    settings.close()
+    settings.deleteLater()
+    settle(qapp)
+
+
+def test_the_licences_of_all_parts_are_read_there(
+    gui: Gui, qapp: QApplication, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "licenses" / "Other").mkdir(parents=True)
+    (tmp_path / "licenses" / "Other" / "COPYING").write_text("Do what you like.\n")
+    parts = [
+        {"name": "Inkstand", "version": "1.0", "licence": "Apache-2.0", "texts": ["Inkstand/LICENSE"]},
+        {"name": "Other", "version": "2.0", "licence": "", "texts": ["Other/COPYING"]},
+    ]
+    (tmp_path / "licenses" / "index.json").write_text(json.dumps(parts))
+    monkeypatch.setattr(sys, "_MEIPASS", str(tmp_path), raising=False)
+    about = AboutDialog(gui.services.theme, gui.window)
+    next(button for button in about.findChildren(QPushButton) if button.text() == "Licences…").click()
+    about.close()
+    settle(qapp)
+    dialog = gui.window.findChild(LicencesDialog)
+    assert dialog is not None
+    assert dialog.isVisible()
+    assert "cannot be read" in dialog.text.toPlainText()
+    QTest.keyClick(dialog.list, Qt.Key.Key_Down)
+    assert dialog.title.text() == "Other 2.0"
+    assert dialog.text.toPlainText() == "Do what you like."
+    for control in controls(dialog):
+        assert control.accessibleName()
+    check(dialog)
+    dialog.close()
+    settle(qapp)
+
+
+def test_licences_are_known_without_a_bundle_too() -> None:
+    names = {component.name for component in installed("pytest")}
+    assert {"pytest", "pluggy", "iniconfig"} <= names
+    assert next(iter(installed("pytest"))).name == "pytest"
+    assert installed("there-is-no-such-package") == []
+    assert read_index(Path("no index")) == []
 
 
 def test_about_names_version_licence_and_where_the_demo_comes_from(gui: Gui, qapp: QApplication) -> None:
