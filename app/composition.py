@@ -235,8 +235,13 @@ def application(argv: Sequence[str]) -> Application:
     return made
 
 
-def run(argv: Sequence[str]) -> int:
+def run(
+    argv: Sequence[str], *, loader: ModelLoader = Checkpoint, opened: Callable[[Gui], object] = lambda _gui: None
+) -> int:
     """Run the window until the user quits. Where the program is open already, show its window instead.
+
+    Args:
+        opened: called with the window once it is shown.
 
     Raises:
         UserError: an argument is wrong, or another process has the data folder and does not answer.
@@ -246,7 +251,7 @@ def run(argv: Sequence[str]) -> int:
         sys.stdout.write("Inkstand is open already; its window was brought to the front.\n")
         return 0
     try:
-        return _run(argv, instance)
+        return _run(argv, instance, loader, opened)
     finally:
         instance.close()
 
@@ -260,13 +265,13 @@ def tell(error: UserError) -> None:
     QMessageBox.critical(None, "Inkstand", f"{error.title}\n\n{error.hint}")
 
 
-def _run(argv: Sequence[str], instance: Instance) -> int:
+def _run(argv: Sequence[str], instance: Instance, loader: ModelLoader, opened: Callable[[Gui], object]) -> int:
     qt = application(argv)
     closed = asyncio.Event()
     with event_loop(qt) as loop, quit_on_interrupt(closed.set):
         asyncio.set_event_loop(loop)
         notices: list[str] = []
-        gui = build(user_paths(), Checkpoint, notices=notices)
+        gui = build(user_paths(), loader, notices=notices)
         gui.crash.install()
         qt.file_opened.connect(gui.services.chats.import_from)
         loop.set_exception_handler(gui.crash.loop_handler)
@@ -279,6 +284,7 @@ def _run(argv: Sequence[str], instance: Instance) -> int:
                 gui.services.history.chats.purge_deleted(KEEP_DELETED_S)
             start(gui, request, notices)
             instance.listen(gui.window.present)
+            opened(gui)
             opening = asyncio.create_task(open_models(gui))
             opening.add_done_callback(lambda task: task.cancelled() or task.result())
             await closed.wait()
