@@ -102,10 +102,11 @@ def truth(draft: DraftStatus | None, stats: GenerationStats | None = None) -> tu
     if reason:
         return f"MTP with {ran}: {reason}", True
     plain = f"; {plural(stats.plain_steps, 'plain step')}" if stats is not None and stats.plain_steps else ""
+    scored = f", scored for {count(draft.vocabulary)} frequent tokens" if draft.vocabulary is not None else ""
     mean = drafts_per_round(stats)
     if draft.auto:
         ran = "as many drafts as pay" if mean is None else f"as many drafts as pay, {mean:.1f} a round"
-    return f"MTP with {ran}{'' if draft.auto else ', as asked'}{plain}", False
+    return f"MTP with {ran}{scored}{'' if draft.auto else ', as asked'}{plain}", False
 
 
 def drafts_per_round(stats: GenerationStats | None) -> float | None:

@@ -74,6 +74,8 @@ class DraftStatus:
     """Asked for, where that is not what runs."""
     auto: bool = False
     """Each round takes as many drafts as pay, none where plain steps are faster; the statistics tell how many ran."""
+    vocabulary: int | None = None
+    """Token ids that drafts score, where those are not all."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,6 +55,11 @@ class Engine:
         """Tokens the model was made for."""
         return self.config.text.max_positions
 
+    @property
+    def draft_vocabulary(self) -> int | None:
+        """Token ids that drafts score; None where those are all, or there is no head."""
+        return None if self.head is None or self.head.reduced is None else self.head.reduced.size
+
     def rewired(self, wiring: Wiring) -> Engine:
         """The same checkpoint with its head attached in another way."""
         if self.head is None:

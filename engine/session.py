@@ -157,6 +157,7 @@ class Session:
             self.block_size,
             requested_block_size=None if reason is None else asked,
             auto=asked is None,
+            vocabulary=self.engine.draft_vocabulary,
         )
 
     # What the owner of MLX does

@@ -160,6 +160,7 @@ def test_json_is_one_line_with_exactly_the_promised_fields(fakes: Fakes, capsys:
         "schedule": "stateful",
         "block_size": 5,
         "auto": True,
+        "vocabulary": None,
     }
 
 

@@ -198,6 +198,7 @@ def test_the_command_learns_and_loading_uses_it(tmp_path: Path, capsys: pytest.C
     assert set(tiny().tokenizer.encode("hello world")) <= set(ranking.ids)
     assert main(["generate", "-m", str(TINY), "-p", "hello", "-n", "8", "--draft-vocabulary", "100", "--json"]) == 0
     shown = capsys.readouterr()
+    assert json.loads(shown.out)["draft"]["vocabulary"] == 100
     assert "Drafts score 100 of 250 token ids." in shown.err
     assert main(["generate", "-m", str(TINY), "-p", "hello", "-n", "8", "--draft-vocabulary", "full", "--json"]) == 0
     plain = capsys.readouterr()

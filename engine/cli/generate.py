@@ -100,6 +100,7 @@ def as_json(generation: Generation) -> dict[str, Any]:
             "schedule": draft.schedule,
             "block_size": draft.block_size,
             "auto": draft.auto,
+            "vocabulary": draft.vocabulary,
         },
     }
 

@@ -197,6 +197,12 @@ def test_a_stored_answer_brings_its_figures_and_curves_back(bench: Bench) -> Non
         (AUTO, stats(drafted=30), "MTP with as many drafts as pay, 2.5 a round; 6 plain steps", False),
         (AUTO, stats(rounds=0, drafted=0), "MTP with as many drafts as pay; 6 plain steps", False),
         (
+            replace(AUTO, vocabulary=2048),
+            stats(plain_steps=0),
+            "MTP with as many drafts as pay, 4.0 a round, scored for 2\u2009048 frequent tokens",
+            False,
+        ),
+        (
             DraftStatus("none", "none", "The drafter is switched off.", None, None),
             None,
             "Plain decoding, as asked",
