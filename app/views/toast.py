@@ -8,7 +8,7 @@ from PySide6.QtCore import QRectF, QTimer
 from PySide6.QtGui import QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import QHBoxLayout, QWidget
 
-from app.theme import Theme
+from app.theme import COLUMN, Theme
 from app.views.controls import IconButton, TextButton
 from app.views.labels import Label
 
@@ -58,8 +58,14 @@ class Toast(QWidget):
 
     def reposition(self) -> None:
         parent = self._over
-        width = min(self.sizeHint().width(), parent.width() - 32)
-        self.resize(width, self.sizeHint().height())
+        self._label.setWordWrap(False)
+        most = min(parent.width() - 32, COLUMN)
+        width, height = self.sizeHint().width(), self.sizeHint().height()
+        if width > most:
+            # A path and what to do about it take more than a line, and the end says what to do.
+            self._label.setWordWrap(True)
+            width, height = most, self.heightForWidth(most)
+        self.resize(width, height)
         self.move((parent.width() - width) // 2, self._above.y() - self.height() - 12)
 
     def _press(self) -> None:

@@ -1,10 +1,32 @@
-"""Paths of the helpers that these tests share with the hub's, and a window of the app's."""
+"""Paths of the helpers that these tests share with those of the hub and the window, and the window's fixtures."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-HUB = Path(__file__).parents[1] / "hub"
-if str(HUB) not in sys.path:
-    sys.path.append(str(HUB))
+import pytest
+
+TESTS = Path(__file__).parents[1]
+for folder in ("app", "hub"):
+    if str(TESTS / folder) not in sys.path:
+        sys.path.append(str(TESTS / folder))
+
+import disks  # noqa: E402
+from window_fixtures import gui, no_widget_left, opened, qapp, qapp_cls, script, theme, wait  # noqa: E402
+
+__all__ = ["gui", "no_widget_left", "opened", "qapp", "qapp_cls", "script", "theme", "wait"]
+
+
+@pytest.fixture
+def small_disk(inkstand_home: Path) -> disks.SmallDisk:
+    """A disk of 4 MB with all of the user's directories on it; needs root."""
+    with disks.small(inkstand_home) as disk:
+        yield disk
+
+
+@pytest.fixture
+def read_only() -> disks.ReadOnly:
+    """Makes folders read-only until the end of the test."""
+    with disks.read_only() as make:
+        yield make

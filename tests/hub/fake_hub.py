@@ -120,6 +120,8 @@ class FakeHub:
         """Like a simple caching mirror: no redirect, no ETag, no commit."""
         self.signed_for = 3600.0
         self.released = threading.Event()
+        self.down = False
+        """Whoever connects is hung up on."""
         self._epoch = 0
         self._servers: list[_Server] = []
         self._lock = threading.RLock()
@@ -154,6 +156,12 @@ class FakeHub:
         commit = hashlib.sha1(text.encode()).hexdigest()
         entry.commits[commit] = tree
         return commit
+
+    def cut(self) -> None:
+        """The network is gone, in the middle of whatever was being sent; `down = False` brings it back."""
+        self.down = True
+        for server in self._servers:
+            server.hang_up()
 
     def expire_signatures(self) -> None:
         """Signed addresses made so far are refused from now on."""
@@ -194,10 +202,16 @@ class _Server(ThreadingHTTPServer):
     def stop(self) -> None:
         self.shutdown()
         self._thread.join()
+        self.hang_up()
+        self.server_close()
+
+    def hang_up(self) -> None:
         for connection in list(self._open):
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
-        self.server_close()
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        return not self.hub.down
 
     def get_request(self) -> tuple[socket.socket, Any]:
         connection, address = super().get_request()
