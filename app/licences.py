@@ -93,13 +93,13 @@ def in_order(found: Iterable[Component]) -> list[Component]:
 def component_of(one: Distribution) -> Component:
     """A package with the texts that it brings along and those that it lacks."""
     metadata = one.metadata
-    name, stated = metadata["Name"], metadata.get("License-Expression") or metadata.get("License") or ""
-    if not stated or "\n" in stated.strip() or len(stated) > 120:
-        classifiers = [line.split(" :: ")[-1] for line in metadata.get_all("Classifier", []) if "License ::" in line]
-        stated = ", ".join(classifiers)
+    stated = next((metadata[key] for key in ("License-Expression", "License") if key in metadata), "").strip()
+    if not stated or "\n" in stated or len(stated) > 120:
+        classifiers = metadata.get_all("Classifier") or []
+        stated = ", ".join(line.split(" :: ")[-1] for line in classifiers if line.startswith("License ::"))
     texts = [Path(str(one.locate_file(file))) for file in one.files or () if is_text(PurePosixPath(file))]
-    texts += [resource("licenses") / text for text in SUPPLEMENTS.get(normalized(name), ())]
-    return Component(name, one.version, stated.strip(), texts)
+    texts += [resource("licenses") / text for text in SUPPLEMENTS.get(normalized(metadata["Name"]), ())]
+    return Component(metadata["Name"], one.version, stated, texts)
 
 
 def is_text(file: PurePosixPath) -> bool:

@@ -16,6 +16,7 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QAbstractButton, QSizePolicy, QWidget
 
 from app.theme import Theme
+from app.views.labels import tip_of
 
 
 def focus_ring(painter: QPainter, rect: QRectF, radius: float, theme: Theme) -> None:
@@ -40,7 +41,7 @@ class PaintedButton(QAbstractButton):
     def set_name(self, name: str) -> None:
         """The name for screen readers, shown as tooltip as well."""
         self.setAccessibleName(name)
-        self.setToolTip(name)
+        self.setToolTip(tip_of(name))
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         # Space is Qt's key for buttons; people expect Return to work, too.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+
 from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QFontMetrics, QPainter, QPaintEvent, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QFrame, QLabel, QSizePolicy, QWidget
@@ -70,6 +72,11 @@ class Label(QLabel):
         self.setPalette(palette)
 
 
+def tip_of(text: str) -> str:
+    """`text` as a tooltip that shows it as it is: Qt takes what looks like HTML for HTML there."""
+    return f"<p style='white-space: pre-wrap'>{html.escape(text)}</p>" if "<" in text else text
+
+
 class ElidedLabel(Label):
     """A line that is shortened in its middle where there is no room for it; the tooltip has all of it."""
 
@@ -87,7 +94,7 @@ class ElidedLabel(Label):
     def set_text(self, text: str) -> None:
         if text != self.full:
             self.full = text
-            self.setToolTip(text)
+            self.setToolTip(tip_of(text))
             self.setAccessibleName(text)
             self.updateGeometry()
             self._elide()

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QHBoxLayout, QMenu, QWidget
 
 from app.theme import GRID, Theme
 from app.views.controls import IconButton, Switch, TextButton
-from app.views.labels import ElidedLabel, Label, Surface
+from app.views.labels import ElidedLabel, Label, Surface, tip_of
 from app.views.menus import slot
 from app.wording import plural
 from engine.text.effort import EFFORT_LEVELS
@@ -139,7 +139,8 @@ class Toolbar(Surface):
         self.switch.setChecked(bool(on))
         state = "not available" if on is None else "on" if on else "off"
         self.switch.set_name(f"Multi-token prediction (MTP): {state}")
-        self.switch.setToolTip(f"MTP is {state}. {SAME_TEXT}" if self._available else reason or "MTP is not available")
+        missing = tip_of(reason) or "MTP is not available"
+        self.switch.setToolTip(f"MTP is {state}. {SAME_TEXT}" if self._available else missing)
         self._depths, self._depth = depths, depth
         self.depth_button.set_name(f"Drafts per round: {self._depth_title()}")
         if depth is None:

@@ -3,8 +3,12 @@ from __future__ import annotations
 from dataclasses import asdict
 
 import pytest
+from PySide6.QtGui import QTextDocument
+from PySide6.QtWidgets import QApplication
 
 from app.theme import DARK, LIGHT, Theme, Tokens, contrast, icon_pixmap
+from app.views.controls import IconButton
+from app.views.labels import ElidedLabel, tip_of
 from app.wording import DASH, verdict
 from engine.paths import resource
 
@@ -74,3 +78,16 @@ def test_a_change_is_told_once_and_only_when_something_changes(theme: Theme) -> 
 def test_verdict(length: float | None, even: float | None, text: str) -> None:
     assert verdict(length, even) == text
     assert DASH not in text
+
+
+def test_names_of_others_are_text_in_tooltips_too(theme: Theme, qapp: QApplication) -> None:
+    name = "<img src='file:///etc/hostname'>&amp;\n<b>bold</b>"
+    label = ElidedLabel(theme)
+    label.set_text(name)
+    button = IconButton(theme, "close", name)
+    for widget in (label, button):
+        document = QTextDocument()
+        document.setHtml(widget.toolTip())
+        assert document.toPlainText().replace("\u2028", "\n") == name
+        widget.deleteLater()
+    assert tip_of("Kadıköy & a > b") == "Kadıköy & a > b"

@@ -18,7 +18,7 @@ from app.views.chat.parts import Branches, Callout, Cure, Reasoning
 from app.views.chat.spans import Span
 from app.views.chat.text_body import TextBody
 from app.views.controls import IconButton
-from app.views.labels import Label
+from app.views.labels import Label, tip_of
 from app.wording import footer, truth
 
 FINISH_NOTES = {
@@ -135,7 +135,7 @@ class AssistantMessage(QWidget):
         text, differs = ("", False) if streaming else truth(draft, stats)
         self._truth.set_text(text)
         self._truth.set_color("warning" if differs else "text_3")
-        self._truth.setToolTip(text)
+        self._truth.setToolTip(tip_of(text))
         self._figures.setAccessibleName(f"Figures: {self._figures.text()}")
         self._truth.setAccessibleName(f"What ran: {text}")
         self._branches.set_branch(*message.branch)

@@ -36,6 +36,7 @@ from app.views.chat.markdown_document import MarkdownDocument, unified
 from app.views.chat.selection import PARAGRAPH, Selection
 from app.views.chat.spans import Span, SpanLayer
 from app.views.controls import focus_ring
+from app.views.labels import tip_of
 
 
 class TextBody(QWidget):
@@ -295,7 +296,7 @@ class TextBody(QWidget):
             return
         link = self._markdown.document.documentLayout().anchorAt(event.position())
         self.setCursor(Qt.CursorShape.PointingHandCursor if link else Qt.CursorShape.IBeamCursor)
-        self.setToolTip(link or self.tip_at(event.position()))
+        self.setToolTip(tip_of(link) or self.tip_at(event.position()))
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
         if event.button() == Qt.MouseButton.LeftButton:

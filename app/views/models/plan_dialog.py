@@ -26,7 +26,7 @@ from app.hints import in_window
 from app.model_rows import TITLES, Action, cure_of
 from app.theme import GRID, Theme
 from app.views.controls import TextButton
-from app.views.labels import Label
+from app.views.labels import Label, tip_of
 from app.views.models.meters import DividedBar, Part
 from app.wording import plural
 from engine.cli.units import size
@@ -295,7 +295,7 @@ class PlanDialog(QDialog):
         for path, figure, state, wanted in rows:
             item = QTreeWidgetItem([path, figure, state])
             item.setTextAlignment(1, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
-            item.setToolTip(0, path)
+            item.setToolTip(0, tip_of(path))
             item.setDisabled(not wanted)
             self.files.addTopLevelItem(item)
 
