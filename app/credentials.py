@@ -14,6 +14,7 @@ from app.files import write_atomically
 from app.settings import SettingsError
 
 _WHERE = "Make a token with the right to read at huggingface.co/settings/tokens and paste it whole."
+_TIMEOUT_S = 10.0
 
 
 def token() -> str | None:
@@ -48,21 +49,24 @@ def check_token(value: str, *, endpoint: str | None = None) -> str:
         SettingsError: the token is malformed or refused, or the hub cannot be reached. The token is not in the message.
     """
     import httpx2  # noqa: PLC0415
-    from huggingface_hub import HfApi, constants  # noqa: PLC0415
-    from huggingface_hub.errors import HfHubHTTPError  # noqa: PLC0415
+    from huggingface_hub import constants  # noqa: PLC0415
+    from huggingface_hub.utils import get_session  # noqa: PLC0415
+
+    from engine.hub.headers import hub_headers  # noqa: PLC0415
 
     clean = _clean(value)
     where = endpoint or constants.ENDPOINT
     try:
-        account = cast("dict[str, object]", HfApi(endpoint=where).whoami(token=clean))
-        return str(account["name"])
-    except HfHubHTTPError as error:
-        if error.response.status_code in (401, 403):
-            raise SettingsError(f"{where} does not accept the token.", _WHERE) from None
-        raise SettingsError(
-            f"{where} could not check the token (status {error.response.status_code}).", "Try again later."
-        ) from None
-    except (httpx2.HTTPError, ValueError, KeyError, TypeError) as error:
+        # Not HfApi.whoami, whose headers are those of `build_hf_headers`, see `hub_headers`.
+        response = get_session().get(f"{where}/api/whoami-v2", headers=hub_headers(clean), timeout=_TIMEOUT_S)
+        if response.status_code in (401, 403):
+            raise SettingsError(f"{where} does not accept the token.", _WHERE)
+        if response.is_error:
+            raise SettingsError(
+                f"{where} could not check the token (status {response.status_code}).", "Try again later."
+            )
+        return str(cast("dict[str, object]", response.json())["name"])
+    except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, KeyError, TypeError, RecursionError) as error:
         raise SettingsError(
             f"{where} could not be asked about the token ({type(error).__name__}).",
             "Check the connection and the endpoint in the settings.",

@@ -13,6 +13,9 @@ from engine.hub.responses import Subject, TransientError, transport_failure
 
 _CONTENT_RANGE = re.compile(r"^\s*bytes\s+(?:(\d+)-(\d+)|\*)/(\d+|\*)\s*$", re.IGNORECASE)
 
+_DIGITS = 18
+"""Of the largest number that is believed: an exabyte has 19."""
+
 
 class OutOfRangeError(TransientError):
     """The server has no such part of the file: it is shorter there. `total` is its size according to the server."""
@@ -53,6 +56,11 @@ class Body:
             ) from error
 
 
+def natural(text: str) -> int | None:
+    """The whole number in a header, such as a length; None for anything else, and for what no file is long."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= _DIGITS else None
+
+
 def read_body(response: httpx2.Response, subject: Subject, start: int) -> Body:
     """Makes sense of a 200, 206 or 416.
 
@@ -62,14 +70,13 @@ def read_body(response: httpx2.Response, subject: Subject, start: int) -> Body:
     """
     encoded = response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity")
     if response.status_code == 200:
-        length = response.headers.get("content-length", "")
-        total = int(length) if length.isdecimal() and not encoded else None
+        total = None if encoded else natural(response.headers.get("content-length", ""))
         return Body(response, start=0, total=total, whole=True)
     match = _CONTENT_RANGE.match(response.headers.get("content-range", ""))
-    total = int(match[3]) if match and match[3].isdecimal() else None
+    total = natural(match[3]) if match else None
     if response.status_code == 416:
         raise OutOfRangeError(subject, total)
-    if match and match[1] and int(match[1]) == start and not encoded:
+    if match and match[1] and natural(match[1]) == start and not encoded:
         return Body(response, start=start, total=total, whole=False)
     host = response.request.url.host
     raise TransientError(

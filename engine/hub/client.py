@@ -1,7 +1,7 @@
 """HTTP with the hub: metadata, redirects by hand, byte ranges.
 
 Requests go through huggingface_hub's asynchronous client (proxies, offline mode, a client factory set by the host
-program), with its endpoint, token, URLs and headers. They do not go through `HfApi`: its calls block, and some have
+program), with its endpoint, token and URLs. They do not go through `HfApi`: its calls block, and some have
 no timeout, so a paused download could not stop asking.
 
 The token is sent to the origin of the endpoint and nowhere else. Redirects are followed here, one hop at a time,
@@ -11,6 +11,7 @@ file (its ETag, its size) is on the redirect itself. A step from https down to h
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -21,14 +22,9 @@ from urllib.parse import quote
 import httpx2
 from huggingface_hub import constants, hf_hub_url
 from huggingface_hub.errors import OfflineModeIsEnabled
-from huggingface_hub.utils import (
-    build_hf_headers,  # pyright: ignore[reportUnknownVariableType] (a bare dict in its signature)
-    fix_hf_endpoint_in_url,
-    get_async_session,
-)
+from huggingface_hub.utils import fix_hf_endpoint_in_url, get_async_session
 
-from engine import __version__
-from engine.hub.body import Body, OutOfRangeError, read_body
+from engine.hub.body import Body, OutOfRangeError, natural, read_body
 from engine.hub.errors import (
     HubError,
     OfflineError,
@@ -37,6 +33,7 @@ from engine.hub.errors import (
     TokenError,
     UnsafeNameError,
 )
+from engine.hub.headers import hub_headers
 from engine.hub.responses import Subject, TransientError, rejection, transport_failure
 from engine.hub.retry import RETRY_STATUSES, Patience, RetryPolicy, retry_after
 from engine.hub.tasks import to_end
@@ -45,6 +42,9 @@ _MAX_HOPS = 10
 _MAX_PAGES = 1000
 _CONNECT_S = 10.0
 _SHORT = 1 << 16
+_LAST_PORT = 65535
+_MAX_ANSWER = 64 << 20
+"""Bytes of a JSON answer; a page of a listing has a thousand files and less than 1 MB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class HubClient:
                 f"{self.endpoint!r} is not the address of a hub.", "Correct or unset HF_ENDPOINT."
             ) from error
         # In threads: an OAuth token may be renewed over the network here, and reading the certificates takes 0.1 s.
-        headers = await to_end(_hub_headers, self._token)
+        headers = await to_end(hub_headers, self._token)
         self._authorization = headers.pop("authorization", None)
         if self._authorization and not (self._authorization.isascii() and self._authorization.isprintable()):
             raise TokenError("The Hugging Face token holds characters that no token has.", "Copy HF_TOKEN once more.")
@@ -229,18 +229,28 @@ class HubClient:
                 async with self._follow(url, {}, subject) as (response, _):
                     self._check_status(response, subject, signed=False)
                     try:
-                        await response.aread()
+                        data = await self._whole(response)
                     except httpx2.TransportError as error:
                         raise transport_failure(error, self.host) from error
                     following = response.links.get("next", {}).get("url")
-                    return response.json(), str(response.url.join(following)) if following else None
+                    return json.loads(data), _target(response, following) if following else None
             except TransientError as error:
                 await clock.wait(error)
-            except ValueError as error:
+            except (ValueError, RecursionError, httpx2.DecodingError) as error:
                 raise ServerError(
                     f"{self.host} answered with something that is not JSON.",
                     "Check HF_ENDPOINT and the proxy: a login page may answer in place of the hub.",
                 ) from error
+
+    async def _whole(self, response: httpx2.Response) -> bytes:
+        """The body, as far as it can be an answer."""
+        data = bytearray()
+        async with aclosing(response.aiter_bytes()) as pieces:
+            async for piece in pieces:
+                data += piece
+                if len(data) > _MAX_ANSWER:
+                    raise ServerError(f"{self.host} answers without end.", "Report this to the owner of the hub.")
+        return bytes(data)
 
     @asynccontextmanager
     async def _follow(
@@ -267,7 +277,7 @@ class HubClient:
                 if not response.has_redirect_location:
                     yield response, trail
                     return
-                url = _target(response)
+                url = _target(response, response.headers["location"])
                 trail.append(response)
                 await _drain(response)
             finally:
@@ -297,10 +307,6 @@ class HubClient:
         raise rejection(response, subject, endpoint=self.endpoint, with_token=self._authorization is not None)
 
 
-def _hub_headers(token: str | bool | None) -> dict[str, str]:
-    return build_hf_headers(token=token, library_name="inkstand", library_version=__version__)
-
-
 def _remember(source: Source, response: httpx2.Response, trail: list[httpx2.Response], *, signed: bool) -> None:
     """Takes over what a chain of responses says about the file."""
     if source.location and not trail:
@@ -317,18 +323,20 @@ def _remember(source: Source, response: httpx2.Response, trail: list[httpx2.Resp
 
 async def _drain(response: httpx2.Response) -> None:
     """Reads the short page that comes with a redirect, so that its connection can be used again."""
-    length = response.headers.get("content-length", "")
-    if length.isdecimal() and int(length) <= _SHORT:
-        with suppress(httpx2.TransportError):
+    length = natural(response.headers.get("content-length", ""))
+    if length is not None and length <= _SHORT:
+        with suppress(httpx2.TransportError, httpx2.DecodingError):
             await response.aread()
 
 
-def _target(response: httpx2.Response) -> str:
-    """Where a redirect leads. Raises ServerError for what must not be followed."""
+def _target(response: httpx2.Response, address: str) -> str:
+    """Where a redirect or a link leads. Raises ServerError for what must not be followed."""
     here = response.request.url
     try:
-        there = here.join(response.headers["location"])
-    except httpx2.InvalidURL as error:
+        there = here.join(address)
+        if there.scheme in ("http", "https"):
+            _origin(str(there))
+    except (httpx2.InvalidURL, ValueError) as error:
         raise ServerError(f"{here.host} redirects to an address that is none.", "Try again later.") from error
     if there.scheme not in ("http", "https") or (here.scheme == "https" and there.scheme == "http"):
         raise ServerError(
@@ -340,6 +348,6 @@ def _target(response: httpx2.Response) -> str:
 
 def _origin(url: str) -> tuple[str, str, int]:
     parsed = httpx2.URL(url)
-    if parsed.scheme not in ("http", "https") or not parsed.host:
+    if parsed.scheme not in ("http", "https") or not parsed.host or (parsed.port or 0) > _LAST_PORT:
         raise ValueError(url)
     return parsed.scheme, parsed.host, parsed.port or (443 if parsed.scheme == "https" else 80)

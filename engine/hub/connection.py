@@ -10,11 +10,12 @@ from contextlib import aclosing, suppress
 from engine.hub.body import Body, OutOfRangeError
 from engine.hub.chunks import Claim
 from engine.hub.context import TransferContext
-from engine.hub.errors import ChangedError, FileMissingError, HubError, OfflineError, ServerError
+from engine.hub.errors import ChangedError, DiskFullError, FileMissingError, HubError, OfflineError, ServerError
 from engine.hub.filework import FileWork
 from engine.hub.listing import list_files
 from engine.hub.plan import PlannedFile
 from engine.hub.responses import TransientError
+from engine.wording import size
 
 
 class _SupersededError(Exception):
@@ -234,6 +235,12 @@ class Connection:
                     f"{plan.request.repo} has no {file.path} any more.", "Start the same download again."
                 )
             fresh = PlannedFile(found.path, found.size, found.sha256, found.git_oid)
+            free = await self._context.in_thread(self._context.disk.free, plan.target)
+            if fresh.size + plan.reserve > free + file.progress().done:
+                raise DiskFullError(
+                    f"{file.path} now has {size(fresh.size)}, but the volume of {plan.target} has {size(free)} free.",
+                    "Free some space, or choose a folder on another volume with --to.",
+                )
             file.trust_etag = fresh.identity == file.planned.identity
             await self._context.in_thread(file.restart, fresh)
             self._context.folder.expect(fresh)

@@ -11,6 +11,8 @@ from engine.hub.errors import FileMissingError, RepoNotFoundError, RevisionNotFo
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _GIT_OID = re.compile(r"[0-9a-f]{40}")
+_LARGEST = 1 << 59
+"""Bytes that a file may have; file systems and chunk maps end soon after."""
 
 
 async def list_files(client: HubClient, repo: str, commit: str) -> list[RemoteFile]:
@@ -49,7 +51,7 @@ def _read_entries(entries: list[Any]) -> Iterator[tuple[str, int | None, str | N
         # The tree calls both hashes oid; the description of a model says sha256 and blobId.
         sha256 = _match(_SHA256, lfs.get("oid", lfs.get("sha256")))
         oid = None if lfs else _match(_GIT_OID, item.get("oid", item.get("blobId")))
-        yield path, size if isinstance(size, int) and size >= 0 else None, sha256, oid
+        yield path, size if type(size) is int and 0 <= size <= _LARGEST else None, sha256, oid
 
 
 async def _measure(client: HubClient, repo: str, commit: str, path: str) -> RemoteFile:

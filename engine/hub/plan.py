@@ -216,7 +216,7 @@ def _choose(files: Sequence[RemoteFile], request: PlanRequest) -> tuple[list[Rem
         )
     wanted = [f for f in asked if refused_kind(f.path) is None]
     skipped = [Skipped(f.path, f.size, why) for f in asked if (why := refused_kind(f.path))]
-    if request.include and not wanted:
+    if skipped and request.include and not wanted:
         raise SelectionError(
             f"{skipped[0].path} is never fetched: {skipped[0].why}.",
             "Inkstand fetches weights, JSON, templates and text, none of which runs code.",

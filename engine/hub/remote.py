@@ -52,6 +52,6 @@ async def read_header(client: HubClient, repo: str, commit: str, file: RemoteFil
             for name, entry in cast("dict[str, Any]", header).items()
             if name != "__metadata__"
         }
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError, RecursionError) as error:
         raise broken from error
     return RemoteHeader(tensors, len(data))

@@ -15,7 +15,7 @@ from engine.hub.responses import TransientError
 
 _MAX_ATTEMPTS = 12
 RETRY_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524})
-_RATE_LIMIT = re.compile(r'"\w+"\s*;\s*r\s*=\s*(\d+)\s*;\s*t\s*=\s*(\d+)')
+_RATE_LIMIT = re.compile(r'"\w+"\s*;\s*r\s*=\s*(\d{1,9})\s*;\s*t\s*=\s*(\d{1,9})')
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +51,11 @@ def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> floa
     if value:
         try:
             date = parsedate_to_datetime(value)
-        except ValueError:
+            if date.tzinfo is None:
+                date = date.replace(tzinfo=UTC)
+            return max(0.0, (date - (now or datetime.now(UTC))).total_seconds())
+        except (ValueError, OverflowError):
             return None
-        if date.tzinfo is None:
-            date = date.replace(tzinfo=UTC)
-        return max(0.0, (date - (now or datetime.now(UTC))).total_seconds())
     match = _RATE_LIMIT.search(headers.get("ratelimit", ""))
     if match and int(match[1]) == 0:
         return float(match[2])

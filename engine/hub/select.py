@@ -24,6 +24,8 @@ _HEAD = re.compile(r"(?:model\.|language_model\.)?mtp\.")
 _TOWER = re.compile(r"(?:model\.)?(?:visual|vision_tower|audio|audio_tower)\.")
 _TOWER_FILES = frozenset({"processor_config.json", "preprocessor_config.json", "video_preprocessor_config.json"})
 _PARALLEL = 4
+_MAX_INDEX = 64 << 20
+"""Bytes; that of a thousand shards has a tenth of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,8 @@ async def _layout(client: HubClient, repo: str, commit: str, files: list[RemoteF
     by_path = {f.path: f for f in files}
     layout = _Layout({}, 0)
     if (index := by_path.get(INDEX)) is not None:
+        if index.size > _MAX_INDEX:
+            raise ServerError(f"{repo}/{INDEX} is too long for an index.", "Choose another revision.")
         data = await client.fetch(client.source(repo, commit, INDEX), 0, index.size) if index.size else b""
         layout.fetched += len(data)
         for tensor, path in _weight_map(data, f"{repo}/{INDEX}").items():
@@ -140,7 +144,7 @@ def _weight_map(data: bytes, where: str) -> dict[str, str]:
     try:
         value = json.loads(data)["weight_map"]
         return {str(tensor): str(path) for tensor, path in cast("dict[str, Any]", value).items()}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ServerError(f"{where} is damaged.", "Choose another revision.") from error
 
 

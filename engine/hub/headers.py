@@ -1,0 +1,19 @@
+"""What every request to the hub carries."""
+
+from __future__ import annotations
+
+import huggingface_hub
+from huggingface_hub.utils import get_token_to_send
+
+from engine import __version__
+
+
+def hub_headers(token: str | bool | None) -> dict[str, str]:
+    """The user agent, and the token as huggingface_hub takes it; blocks while it renews an OAuth token.
+
+    Not that library's `build_hf_headers`: to tell the hub which coding agent runs the program it first asks for a list
+    of them, stores that in the user's cache, and waits where the hub cannot be reached.
+    """
+    headers = {"user-agent": f"inkstand/{__version__}; hf_hub/{huggingface_hub.__version__}"}
+    sent = get_token_to_send(token)
+    return headers if sent is None else {**headers, "authorization": f"Bearer {sent}"}
