@@ -6,14 +6,14 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from PySide6.QtCore import QObject, Signal
 
 from app.controllers.answers import AnswerQueue, Running
 from app.engine_host import EngineHost, GenerateRequest
 from app.rounds import Run, runs
-from app.settings import OVERRIDES, Settings
+from app.settings import OVERRIDES, Settings, SettingsError
 from app.store.history import History
 from app.store.records import Chat, Message, Round
 from engine.errors import UserError
@@ -256,9 +256,15 @@ class ChatController(QObject):
         message = self._find(answer_id)
         if message is None or message.parent_id is None:
             return None
-        options = {**asdict(self.settings.sampling), **message.options.get("sampling", {})}
+        had = message.options.get("sampling")
+        own = {**(cast("dict[str, Any]", had) if isinstance(had, dict) else {})}
+        try:
+            settings = self.settings.with_overrides({**own, "effort": message.options.get("effort", self.effort)})
+        except SettingsError:
+            # Imported, or garbled.
+            settings = self.settings
         context = partial(self._history.messages.context, message.parent_id)
-        return GenerateRequest(context, options, message.options.get("effort", self.effort))
+        return GenerateRequest(context, asdict(settings.sampling), settings.effort)
 
     def _branch(self, parent_id: int) -> None:
         """Answer `parent_id`, with whatever is shown below it replaced by the new answer."""

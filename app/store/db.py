@@ -228,6 +228,7 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
         (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
         tables = connection.execute("SELECT count(*) FROM sqlite_schema WHERE type = 'table'").fetchone()[0]
         steps = schema.applied(connection)
+        schema.check_usable(connection)
     except sqlite3.OperationalError as error:
         # These statements are sound, so what SQLite calls an error in them is one of the file.
         if code_of(error) != sqlite3.SQLITE_ERROR:

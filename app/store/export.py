@@ -12,14 +12,15 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from app.files import write_atomically
+from app.json_text import writable
 from app.store.errors import StoreError
 from app.store.history import History
-from app.store.records import Json, tool_calls_to_json
-from app.store.rows import MESSAGE_COLUMNS, fetch_chat, read_message, read_trace
+from app.store.records import Json, Message, tool_calls_to_json
+from app.store.rows import MESSAGE_COLUMNS, fetch_chat, read_message, read_trace, sound
 
 FORMAT = "inkstand-chats"
 VERSION = 1
@@ -58,11 +59,16 @@ def _chat(connection: sqlite3.Connection, chat_id: int) -> str:
         "created_at": chat.created_at,
         "updated_at": chat.updated_at,
         "system_prompt": chat.system_prompt,
-        "settings": chat.settings,
+        "settings": writable(chat.settings),
     }
     # A message a line: short enough to compare two exports, and far quicker to write than an indented document.
     lines = ",\n".join(_dumped(message) for message in _messages(connection, chat_id))
     return f'{_dumped(head)[:-1]},"messages":[\n{lines}]}}'
+
+
+@sound
+def _parent_of(message: Message, numbers: Mapping[int | None, int | None]) -> int | None:
+    return numbers[message.parent_id]
 
 
 def _dumped(value: Json) -> str:
@@ -88,12 +94,12 @@ def _messages(connection: sqlite3.Connection, chat_id: int) -> Iterator[Json]:
             "name": message.name,
             "tool_calls": tool_calls_to_json(message.tool_calls),
             "tool_call_id": message.tool_call_id,
-            "stats": message.stats,
-            "draft": message.draft,
+            "stats": writable(message.stats),
+            "draft": writable(message.draft),
             "finish_reason": message.finish_reason,
             "error": message.error,
             "model": message.model,
-            "options": message.options,
+            "options": writable(message.options),
             "reasoning_s": message.reasoning_s,
             "reasoning_tokens": message.reasoning_tokens,
             "token_ids": list(trace.token_ids),
@@ -101,7 +107,7 @@ def _messages(connection: sqlite3.Connection, chat_id: int) -> Iterator[Json]:
         }
         yield {
             "id": numbers[message.id],
-            "parent": numbers[message.parent_id],
+            "parent": _parent_of(message, numbers),
             "active": bool(active),
             "role": message.role,
             "state": "stopped" if message.state == "streaming" else message.state,

@@ -13,7 +13,7 @@ from app.store.errors import ImportFileError
 from app.store.export import FORMAT, VERSION
 from app.store.history import History
 from app.store.markdown import parse_markdown
-from app.store.reading import HINT, Entry, is_integer, is_number, parse_json
+from app.store.reading import HINT, MAX_ID, MAX_TIME, Entry, is_integer, is_number, parse_json
 from app.store.records import Chat, Conversation, Json, Message, Node, Round, State, Trace, load_tool_calls
 from app.store.rows import insert_chat, insert_message, store_trace
 from engine.messages import Role
@@ -24,9 +24,6 @@ _MAX_MESSAGES = 200_000
 _MAX_TEXT = 64 * 2**20
 _MAX_NAME = 1_000
 _MAX_TOKENS = 2**24
-_MAX_TIME = 253402300799.0
-"""The last second of the year 9999."""
-_MAX_ID = 2**31 - 1
 _ROLES = ("user", "assistant", "tool", "system")
 _STATES = ("done", "stopped", "failed")
 
@@ -54,7 +51,7 @@ def import_json(history: History, text: str) -> ImportReport:
     document = Entry(parse_json(text, "The file"), "")
     if document.text("format", _MAX_NAME, "") != FORMAT:
         raise document.wrong("format", f'"{FORMAT}"')
-    version = document.integer("version", 1, _MAX_ID)
+    version = document.integer("version", 1, MAX_ID)
     if version > VERSION:
         raise ImportFileError(
             f"The file is of version {version}; this Inkstand reads up to version {VERSION}.", "Update Inkstand."
@@ -108,8 +105,8 @@ def _conversation(entry: Entry) -> Conversation:
         id=0,
         title=entry.text("title", _MAX_NAME, ""),
         pinned=entry.flag("pinned", False),
-        created_at=entry.number("created_at", 0, _MAX_TIME),
-        updated_at=entry.number("updated_at", 0, _MAX_TIME),
+        created_at=entry.number("created_at", 0, MAX_TIME),
+        updated_at=entry.number("updated_at", 0, MAX_TIME),
         system_prompt=entry.text("system_prompt", _MAX_TEXT, ""),
         settings=_settings(entry),
     )
@@ -129,9 +126,9 @@ def _settings(entry: Entry) -> Json:
 
 def _node(entry: Entry) -> Node:
     message = Message(
-        id=entry.integer("id", 0, _MAX_ID),
+        id=entry.integer("id", 0, MAX_ID),
         chat_id=0,
-        parent_id=entry.integer_or_none("parent", 0, _MAX_ID),
+        parent_id=entry.integer_or_none("parent", 0, MAX_ID),
         role=cast("Role", entry.choice("role", _ROLES)),
         state=cast("State", entry.choice("state", _STATES)),
         content=entry.text("content", _MAX_TEXT),
@@ -143,11 +140,11 @@ def _node(entry: Entry) -> Node:
         draft=entry.free("draft"),
         finish_reason=entry.text_or_none("finish_reason", _MAX_NAME),
         error=entry.text_or_none("error", _MAX_TEXT),
-        created_at=entry.number("created_at", 0, _MAX_TIME),
+        created_at=entry.number("created_at", 0, MAX_TIME),
         model=entry.text("model", _MAX_NAME, ""),
         options=entry.free("options") or {},
-        reasoning_s=entry.number_or_none("reasoning_s", 0, _MAX_TIME),
-        reasoning_tokens=entry.integer_or_none("reasoning_tokens", 0, _MAX_ID),
+        reasoning_s=entry.number_or_none("reasoning_s", 0, MAX_TIME),
+        reasoning_tokens=entry.integer_or_none("reasoning_tokens", 0, MAX_ID),
         siblings=(),
     )
     return Node(message, entry.flag("active", False), Trace(_token_ids(entry), _rounds(entry)))
@@ -170,8 +167,8 @@ def _tool_calls(entry: Entry) -> list[Json]:
 def _token_ids(entry: Entry) -> tuple[int, ...]:
     ids = entry.items("token_ids", _MAX_TOKENS)
     for i, value in enumerate(ids):
-        if not is_integer(value, 0, _MAX_ID):
-            raise entry.wrong_item("token_ids", i, value, f"a whole number from 0 to {_MAX_ID}")
+        if not is_integer(value, 0, MAX_ID):
+            raise entry.wrong_item("token_ids", i, value, f"a whole number from 0 to {MAX_ID}")
     return tuple(ids)
 
 
@@ -188,8 +185,8 @@ def _is_round(value: object) -> bool:
     if not isinstance(value, list):
         return False
     numbers = cast("list[Any]", value)
-    counts_fit = len(numbers) == 4 and all(is_integer(count, 0, _MAX_ID) for count in numbers[:3])
-    return counts_fit and is_number(numbers[3], 0, _MAX_TIME)
+    counts_fit = len(numbers) == 4 and all(is_integer(count, 0, MAX_ID) for count in numbers[:3])
+    return counts_fit and is_number(numbers[3], 0, MAX_TIME)
 
 
 def _with_active_path(nodes: Sequence[Node], entries: Sequence[Entry]) -> list[Node]:

@@ -146,6 +146,39 @@ MIGRATIONS: tuple[Migration, ...] = (
 )
 
 
+_USES = (
+    "SELECT id, title, pinned, created_at, updated_at, deleted_at, system_prompt, settings FROM chats",
+    "SELECT id, chat_id, parent_id, active, role, state, content, reasoning, name, tool_calls FROM messages",
+    "SELECT tool_call_id, stats, draft, finish_reason, error, created_at, model, options FROM messages",
+    "SELECT reasoning_s, reasoning_tokens FROM messages",
+    "SELECT message_id, token_ids, rounds FROM traces",
+    "SELECT chat_id, content FROM unsent",
+    "SELECT id, content FROM searchable_messages",
+    "SELECT rowid FROM message_index WHERE message_index MATCH 'a'",
+    "SELECT rowid FROM title_index WHERE title_index MATCH 'a'",
+    # With their triggers.
+    "INSERT INTO chats DEFAULT VALUES",
+    "UPDATE chats SET title = ''",
+    "DELETE FROM chats",
+    "INSERT INTO messages DEFAULT VALUES",
+    "UPDATE messages SET content = '', state = ''",
+    "DELETE FROM messages",
+)
+
+
+def check_usable(connection: sqlite3.Connection) -> None:
+    """Prepares what the program does with an up-to-date schema, and runs nothing of it.
+
+    SQLite's own checks do not look at the text of the schema, in which a byte may have been changed like in any other.
+
+    Raises:
+        sqlite3.OperationalError: a name in it is not what it was.
+    """
+    if applied(connection) == tuple(migration.name for migration in MIGRATIONS):
+        for statement in _USES:
+            connection.execute(f"EXPLAIN {statement}").close()
+
+
 def applied(connection: sqlite3.Connection) -> tuple[str, ...]:
     """Names of the steps that the database has been through, oldest first; empty for a new file."""
     known = connection.execute("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'migrations'").fetchone()

@@ -9,6 +9,9 @@ from typing import Any, TypeGuard, cast
 from app.json_text import FIELD_DEPTH, deeper_than, parse
 from app.store.errors import ImportFileError
 
+MAX_TIME = 253402300799.0
+"""The last second of the year 9999."""
+MAX_ID = 2**31 - 1
 HINT = "Nothing was imported. Export the chat again, or mend the file in an editor."
 
 

@@ -6,7 +6,7 @@ import json
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 from app.json_text import writable
 from app.store.figures import to_json
@@ -187,7 +187,11 @@ def dump_tool_calls(calls: Iterable[ToolCall]) -> str:
 
 
 def load_object(text: str | None) -> Json | None:
-    return None if text is None else json.loads(text)
+    """The object of a column. Raises ValueError, TypeError, or RecursionError when there is none in it."""
+    value = None if text is None else json.loads(text)
+    if value is not None and not isinstance(value, dict):
+        raise ValueError("no JSON object")
+    return cast("Json | None", value)
 
 
 def tool_calls_to_json(calls: Iterable[ToolCall]) -> list[Json]:
@@ -196,7 +200,13 @@ def tool_calls_to_json(calls: Iterable[ToolCall]) -> list[Json]:
 
 
 def load_tool_calls(calls: Iterable[Mapping[str, Any]]) -> tuple[ToolCall, ...]:
-    return tuple(ToolCall(call["name"], call["arguments"], call["id"]) for call in calls)
+    """The calls of objects. Raises KeyError, TypeError or ValueError for what `tool_calls_to_json` does not make."""
+    loaded = tuple(ToolCall(call["name"], call["arguments"], call["id"]) for call in calls)
+    for call in loaded:
+        named = isinstance(cast("object", call.name), str) and isinstance(cast("object", call.id), str | None)
+        if not named or not isinstance(cast("object", call.arguments), dict):
+            raise ValueError("no tool call")
+    return loaded
 
 
 def pack_ids(ids: Iterable[int]) -> bytes:

@@ -9,13 +9,17 @@ import struct
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any, Literal, ParamSpec, TypeVar
+from typing import Any, Literal, ParamSpec, TypeVar, cast, get_args
 
+from app.settings import SettingsError, check_overrides
 from app.store.errors import DamagedError, MissingError
+from app.store.reading import MAX_ID, MAX_TIME, is_integer, is_number
 from app.store.records import (
     Chat,
+    Json,
     Message,
     Round,
+    State,
     Trace,
     dump,
     dump_rounds,
@@ -27,6 +31,7 @@ from app.store.records import (
     unpack_ids,
 )
 from app.store.titles import one_line
+from engine.messages import Role
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -44,7 +49,7 @@ def sound(read: Callable[P, T]) -> Callable[P, T]:
     def checked(*args: P.args, **kwargs: P.kwargs) -> T:
         try:
             return read(*args, **kwargs)
-        except (ValueError, KeyError, TypeError, struct.error) as error:
+        except (ValueError, KeyError, TypeError, RecursionError, struct.error) as error:
             raise DamagedError(
                 f"A part of this chat is garbled in the history ({error}).",
                 "Other chats are not affected. Export them, and restore the history from a backup if there is one.",
@@ -54,12 +59,21 @@ def sound(read: Callable[P, T]) -> Callable[P, T]:
 
 
 def read_chat(row: tuple[Any, ...]) -> Chat:
-    """A chat from its `CHAT_COLUMNS`. Without its settings where those are garbled: it must not hide the list."""
+    """A chat from its `CHAT_COLUMNS`. What is garbled in them becomes empty: it must not hide the list."""
     chat_id, title, pinned, created_at, updated_at, system_prompt, packed = row
-    settings = None
-    with suppress(ValueError):
-        settings = load_object(packed)
-    return Chat(chat_id, title, bool(pinned), created_at, updated_at, system_prompt, settings or {})
+    settings: Json | None = None
+    with suppress(ValueError, TypeError, RecursionError, SettingsError):
+        check_overrides(found := load_object(packed) or {})
+        settings = found
+    return Chat(
+        id=chat_id,
+        title=title if isinstance(title, str) else "",
+        pinned=bool(pinned),
+        created_at=created_at if is_number(created_at, 0, MAX_TIME) else 0.0,
+        updated_at=updated_at if is_number(updated_at, 0, MAX_TIME) else 0.0,
+        system_prompt=system_prompt if isinstance(system_prompt, str) else "",
+        settings=settings or {},
+    )
 
 
 def fetch_chat(connection: sqlite3.Connection, chat_id: int) -> Chat:
@@ -96,22 +110,22 @@ def read_message(row: tuple[Any, ...], siblings: tuple[int, ...]) -> Message:
         id=row[0],
         chat_id=row[1],
         parent_id=row[2],
-        role=row[3],
-        state=row[4],
-        content=row[5],
-        reasoning=row[6],
-        name=row[7],
+        role=cast("Role", _one_of(row[3], get_args(Role))),
+        state=cast("State", _one_of(row[4], get_args(State))),
+        content=_text(row[5]),
+        reasoning=_text(row[6]),
+        name=_optional(_text, row[7]),
         tool_calls=() if row[8] == "[]" else load_tool_calls(json.loads(row[8])),
-        tool_call_id=row[9],
+        tool_call_id=_optional(_text, row[9]),
         stats=load_object(row[10]),
         draft=load_object(row[11]),
-        finish_reason=row[12],
-        error=row[13],
-        created_at=row[14],
-        model=row[15],
+        finish_reason=_optional(_text, row[12]),
+        error=_optional(_text, row[13]),
+        created_at=_time(row[14]),
+        model=_text(row[15]),
         options=load_object(row[16]) or {},
-        reasoning_s=row[17],
-        reasoning_tokens=row[18],
+        reasoning_s=_optional(_time, row[17]),
+        reasoning_tokens=_optional(_count, row[18]),
         siblings=siblings,
     )
 
@@ -174,7 +188,11 @@ def read_trace(row: tuple[bytes, str] | None) -> Trace:
     """A trace from its columns."""
     if row is None:
         return Trace((), ())
-    return Trace(unpack_ids(row[0]), tuple(Round(*entry) for entry in json.loads(row[1])))
+    rounds = (
+        Round(_count(tokens), _count(drafted), _count(accepted), _time(ms))
+        for tokens, drafted, accepted, ms in json.loads(row[1])
+    )
+    return Trace(unpack_ids(row[0]), tuple(rounds))
 
 
 def store_trace(connection: sqlite3.Connection, message_id: int, trace: Trace) -> None:
@@ -208,3 +226,34 @@ def missing(what: Literal["chat", "message"]) -> MissingError:
 
 def _storable(text: str | None) -> str | None:
     return None if text is None else storable(text)
+
+
+# SQLite keeps what it is given, so a column may hold a value of any type.
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{type(value).__name__} in place of text")
+    return value
+
+
+def _time(value: object) -> float:
+    if not is_number(value, 0, MAX_TIME):
+        raise ValueError(f"{value!r:.20} in place of a time")
+    return value
+
+
+def _count(value: object) -> int:
+    if not is_integer(value, 0, MAX_ID):
+        raise ValueError(f"{value!r:.20} in place of a count")
+    return value
+
+
+def _one_of(value: object, accepted: tuple[str, ...]) -> str:
+    if value not in accepted:
+        raise ValueError(f"{value!r:.20} in place of {' or '.join(accepted)}")
+    return cast("str", value)
+
+
+def _optional(read: Callable[[object], T], value: object) -> T | None:
+    return None if value is None else read(value)

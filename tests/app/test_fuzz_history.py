@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+import time
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -12,8 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from store_samples import branched_chat, exchange
 
+from app.settings import Settings
 from app.store.errors import DamagedError
+from app.store.export import export_json
 from app.store.history import History
+from app.store.markdown import export_markdown
 from engine.errors import UserError
 
 
@@ -105,3 +109,57 @@ def test_garbled_columns_are_told_and_hide_no_other_chat(sound: Path, tmp_path: 
             history.messages.path(second.id)
         with pytest.raises(DamagedError, match="garbled"):
             history.messages.trace(history.messages.path(first.id)[1].id)
+
+
+GARBLED = [
+    ("messages", "role", "0"),
+    ("messages", "state", "x"),
+    ("messages", "created_at", 1e300),
+    ("messages", "content", b"\x03"),
+    ("messages", "name", b"name"),
+    ("messages", "parent_id", 99),
+    ("messages", "tool_calls", '[{"name": 1, "arguments": {}, "id": null}]'),
+    ("messages", "stats", "[" * 5000),
+    ("messages", "options", "3"),
+    ("messages", "reasoning_tokens", -1),
+    ("traces", "rounds", "[[1, 2]]"),
+    ("traces", "rounds", '[["a", 0, 0, 1.0]]'),
+    ("chats", "title", b"\xff"),
+    ("chats", "updated_at", "yesterday"),
+    ("chats", "settings", '{"temperature": "hot"}'),
+    ("chats", "settings", "[" * 5000),
+]
+
+
+@pytest.mark.parametrize(("table", "column", "value"), GARBLED, ids=[f"{row[1]}-{row[2]!s:.12}" for row in GARBLED])
+def test_a_value_of_another_type_is_told_or_left_out(
+    sound: Path, tmp_path: Path, table: str, column: str, value: object
+) -> None:
+    path = tmp_path / "chats.db"
+    shutil.copyfile(sound, path)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"UPDATE {table} SET {column} = ? WHERE rowid = (SELECT max(rowid) FROM {table})", (value,))
+        connection.commit()
+    with closing(History.open(path)) as history:
+        chats = history.chats.list()
+        assert len(chats) == 2
+        if table == "chats":
+            for chat in chats:
+                Settings().with_overrides(chat.settings)
+                time.localtime(chat.updated_at)
+                export_markdown(history, chat.id)
+            return
+        with pytest.raises(DamagedError, match="garbled"):
+            export_json(history)
+        read_everything(history)
+
+
+@pytest.mark.parametrize(("old", "new"), [(b"updated_at", b"updated_bt"), (b"content = '", b"cantent = '")])
+def test_a_name_in_the_schema_that_is_another_one_is_damage(
+    sound: Path, tmp_path: Path, old: bytes, new: bytes
+) -> None:
+    path = tmp_path / "chats.db"
+    path.write_bytes(sound.read_bytes().replace(old, new))
+    with closing(History.open(path)) as history:
+        assert "is damaged" in history.notices[0]
+        exchange(history, history.chats.create(), "hello", "hi")
