@@ -80,17 +80,44 @@ def test_the_seed_decides_the_values() -> None:
     assert not mx.array_equal(weights[0], arrays_of(one["lm_head"])[0])
 
 
-def test_large_matrices_are_drawn_and_packed_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+EXPERTS = "layers.2.mlp.experts.gate_proj"
+
+
+def expert_matrices(quantization: dict[str, object] | None) -> Parameter:
+    config = slice_config(TINY, layers=4, depths=1, bits=None)
+    targets = [target for target in backbone_targets(config.text).values() if target.name == EXPERTS]
+    return random_parameters(targets, mx.float32, quantization, seed=0)[EXPERTS]
+
+
+def test_large_matrices_are_drawn_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("engine.bench.random_weights._PART", 3 * 64 * 128)
-    config = slice_config(TINY, layers=4, depths=1, bits=4)
-    targets = [t for t in backbone_targets(config.text).values() if t.name == "layers.2.mlp.experts.gate_proj"]
-    packed = random_parameters(targets, mx.float32, config.quantization, seed=0)["layers.2.mlp.experts.gate_proj"]
+    made = expert_matrices(None)
+    assert isinstance(made, Dense)
+    assert made.shape == (16, 64, 128)
+    # Drawn with variance 1/128, no expert like another.
+    assert float(made.weight.std()) == pytest.approx(128**-0.5, rel=0.05)
+    assert not mx.array_equal(made.weight[0], made.weight[3])
+
+
+@pytest.mark.parametrize(
+    "quantization",
+    [
+        {"bits": 4, "group_size": 64, "mode": "affine"},
+        {"bits": 3, "group_size": 32, "mode": "affine"},
+        {"bits": 8, "group_size": 128, "mode": "affine"},
+        {"mode": "mxfp4"},
+        {"mode": "nvfp4"},
+    ],
+)
+def test_packed_matrices_have_the_spread_of_plain_ones(quantization: dict[str, object]) -> None:
+    packed = expert_matrices(quantization)
     assert isinstance(packed, Packed)
     assert packed.shape == (16, 64, 128)
     values = packed.dequantize(mx.float32)
-    # Drawn with variance 1/128, no expert like another.
     assert float(values.std()) == pytest.approx(128**-0.5, rel=0.05)
+    assert abs(float(values.mean())) < 0.002
     assert not mx.array_equal(values[0], values[3])
+    assert len(set(values[0, 0].tolist())) > 4
 
 
 def test_packing_all_matrices_to_four_bits() -> None:

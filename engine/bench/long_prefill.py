@@ -8,14 +8,12 @@ from dataclasses import dataclass
 
 import mlx.core as mx
 
+from engine.bench.random_weights import random_parameters
 from engine.config import ModelConfig, TextConfig
 from engine.decode.target import PREFILL_CHUNK, Target
 from engine.memory import Footprint, footprint_of_config
 from engine.model.backbone import Backbone
-from engine.model.linear import Dense
-from engine.model.params import Parameter, arrays_of
 from engine.weights.load import activation_dtype
-from engine.weights.targets import Target as Parameters
 from engine.weights.targets import backbone_targets
 
 _VOCABULARY = 1024
@@ -59,26 +57,6 @@ def slice_of(text: TextConfig, layers: int) -> TextConfig:
     )
 
 
-def random_parameters(text: TextConfig, dtype: mx.Dtype) -> dict[str, Parameter]:
-    """Seeded values of a size that keeps activations finite: matrices keep the norm of their input."""
-    result: dict[str, Parameter] = {}
-    for i, target in enumerate(backbone_targets(text).values()):
-        if not target.optional:
-            result[target.name] = _random(target, dtype, mx.random.key(i))
-    return result
-
-
-def _random(target: Parameters, dtype: mx.Dtype, key: mx.array) -> Parameter:
-    if target.kind == "matrix":
-        weight = mx.random.normal(target.shape, dtype=dtype, scale=target.shape[-1] ** -0.5, key=key)
-        mx.eval(weight)
-        return Dense(weight)
-    kept = mx.float32 if target.kind == "float32" else dtype
-    if len(target.shape) == 1:
-        return mx.ones(target.shape, kept)
-    return mx.random.normal(target.shape, dtype=kept, scale=0.1, key=key)
-
-
 def run_long_prefill(config: ModelConfig, *, context: int, layers: int, dtype: str = "auto") -> LongPrefill:
     """Prefill `context` tokens through `layers` layers of a geometry (global and sliding in turn) and measure.
 
@@ -89,9 +67,8 @@ def run_long_prefill(config: ModelConfig, *, context: int, layers: int, dtype: s
     config = dataclasses.replace(config, text=text, mtp=None, quantization=None)
     activation = activation_dtype(dtype)
     plan: Footprint = footprint_of_config(config, dtype=dtype)
-    params = random_parameters(text, activation)
+    params = random_parameters(backbone_targets(text).values(), activation, None, seed=0)
     backbone = Backbone(config, params, activation)
-    mx.eval([part for value in params.values() for part in arrays_of(value)])
     mx.clear_cache()
     held = mx.get_active_memory()
     mx.reset_peak_memory()

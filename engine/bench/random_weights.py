@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import groupby
-from math import ceil, prod
+from math import ceil, prod, sqrt
 
 import mlx.core as mx
 
@@ -60,17 +60,32 @@ def _parameter(target: Target, dtype: mx.Dtype, packing: Quantization | None, ke
 
 
 def _matrix(shape: Sequence[int], dtype: mx.Dtype, packing: Quantization | None, key: mx.array) -> Matrix:
-    """[..., out, in], drawn and packed in parts along the leading axis."""
+    """[..., out, in] of variance 1 / in."""
+    if packing is not None and packing.mode == "affine":
+        return _affine(shape, dtype, packing, key)
+    dense = _dense(shape, dtype, key)
+    return dense if packing is None else quantize(dense.weight, packing)
+
+
+def _dense(shape: Sequence[int], dtype: mx.Dtype, key: mx.array) -> Dense:
+    """Drawn in parts along the leading axis."""
     rest = tuple(shape[1:])
     height = max(1, _PART // prod(rest))
     keys = mx.random.split(key, ceil(shape[0] / height))
-    parts: list[Matrix] = []
+    parts: list[mx.array] = []
     for i, low in enumerate(range(0, shape[0], height)):
         drawn = (min(height, shape[0] - low), *rest)
-        weight = mx.random.normal(drawn, scale=shape[-1] ** -0.5, key=keys[i]).astype(dtype)
-        parts.append(Dense(weight) if packing is None else quantize(weight, packing))
-        mx.eval(parts[-1].arrays)
-    if len(parts) == 1:
-        return parts[0]
-    whole = [mx.concatenate(list(same)) for same in zip(*(part.arrays for part in parts), strict=True)]
-    return Dense(whole[0]) if packing is None else Packed(whole[0], whole[1], whole[2], packing)
+        parts.append(mx.random.normal(drawn, scale=shape[-1] ** -0.5, key=keys[i]).astype(dtype))
+        mx.eval(parts[-1])
+    return Dense(parts[0] if len(parts) == 1 else mx.concatenate(parts))
+
+
+def _affine(shape: Sequence[int], dtype: mx.Dtype, packing: Quantization, key: mx.array) -> Packed:
+    """Random codes under one scale: nothing is drawn in full and packed afterwards."""
+    words = (*shape[:-1], shape[-1] * packing.bits // 32)
+    codes = mx.random.split(key, prod(words) // 2).reshape(words)  # keys are random words themselves
+    highest = 2**packing.bits - 1
+    step = sqrt(12 / (highest * (highest + 2) * shape[-1]))
+    groups = (*shape[:-1], shape[-1] // packing.group_size)
+    scales, biases = (mx.full(groups, value, dtype) for value in (step, -step * highest / 2))
+    return Packed(codes, scales, biases, packing)
