@@ -9,8 +9,10 @@ from typing import Literal
 
 from engine.config import ModelConfig
 from engine.decode.draft_vocabulary import choose
+from engine.decode.warm_up import compiles, warm_up
 from engine.errors import HeadError
 from engine.model.backbone import Backbone
+from engine.model.kernel_cache import keep_kernels
 from engine.model.mtp import MTPHead, Wiring
 from engine.model.params import lay_out
 from engine.text.template import ChatTemplate
@@ -20,7 +22,7 @@ from engine.weights.load import LoadProgress, LoadReport, activation_dtype, load
 
 DraftKind = Literal["auto", "mtp", "none"]
 Progress = Callable[[float, str], None]
-"""Called with the share done, 0 to 1, and what is being read."""
+"""Called with the share done, 0 to 1, and what is being read or prepared."""
 
 
 class Engine:
@@ -109,6 +111,10 @@ class Engine:
 
             return inner
 
+        def prepared(done: float, what: str) -> None:
+            if progress is not None:
+                progress(files + (1.0 - files) * done, what)
+
         source = draft_directory or directory
         found = None if draft_kind == "none" else find_head(source)
         if isinstance(found, HeadMissing) and (draft_kind == "mtp" or draft_directory is not None):
@@ -120,7 +126,9 @@ class Engine:
         tokenizer = Tokenizer.from_directory(directory, config.eos_token_ids)
         template = ChatTemplate.from_directory(directory)
 
-        share = 0.9 if with_head else 1.0
+        keep_kernels()
+        files = 0.7 if compiles() else 1.0
+        share = 0.9 * files if with_head else files
         weights = load_model(
             directory,
             dtype=dtype,
@@ -139,7 +147,7 @@ class Engine:
                     dtype=dtype,
                     keep_quantized=keep_quantized,
                     quantize_rest=quantize_rest,
-                    progress=report(share, 1.0 - share),
+                    progress=report(share, files - share),
                 )
             except HeadError as error:
                 if draft_kind == "mtp" or draft_directory is not None:
@@ -154,6 +162,7 @@ class Engine:
                 reports.append(replace(loaded.report, notes=notes))
         else:
             reason = found.reason if isinstance(found, HeadMissing) else "The drafter was left out when loading."
+        warm_up(backbone, head, prepared)
         return cls(
             directory=directory,
             config=weights.config,
