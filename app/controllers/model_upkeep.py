@@ -16,6 +16,7 @@ from app.controllers.tasks import Tasks, in_background
 from app.hub_access import HubAccess
 from app.library_scan import verified
 from engine.cli.units import size
+from engine.errors import UserError
 
 if TYPE_CHECKING:
     from engine.hub.entry import Model
@@ -134,7 +135,11 @@ class ModelUpkeep(QObject):
         """Drop a model whose folder is not there."""
         model, hub = self._model(key), self._hub()
         if model is not None and hub is not None:
-            hub.library.forget(model)
+            try:
+                hub.library.forget(model)
+            except UserError as error:
+                self.failed.emit(key, error)
+                return
             self.noted.emit(key, None)
             self.changed.emit()
 

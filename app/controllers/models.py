@@ -125,8 +125,8 @@ class ModelsController(QObject):
             try:
                 with hub.library.settings.change() as change:
                     change.models, change.folders = models, folders
-            except OSError as error:
-                self.trouble.emit(UserError(f"The folders could not be stored ({error}).", "Make room on the disk."))
+            except UserError as error:
+                self.trouble.emit(error)
             self.refresh()
 
     # -- the list -----------------------------------------------------------------------------
@@ -298,7 +298,11 @@ class ModelsController(QObject):
         """Use no head with a model from its next load on, although there is one."""
         model, hub = self.model(key), self._hub
         if model is not None and hub is not None:
-            hub.library.pair(model, None)
+            try:
+                hub.library.pair(model, None)
+            except UserError as error:
+                self._fail(key, error)
+                return
             self._paired(key)
 
     def pair(self, key: str, head: str | None) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from engine.hub.errors import TargetError
 from engine.hub.manifest import FileEntry, Manifest, load_manifest
 from engine.hub.names import MANIFEST
-from engine.hub.partfile import check_writable, disk_error, unwritable
+from engine.hub.partfile import check_writable, disk_error, disk_errors, unwritable
 from engine.hub.plan import Plan, PlannedFile
 
 _SAVE_EVERY = 1.0
@@ -80,7 +80,7 @@ class TargetFolder:
             self.save()
 
     def drop_leftovers(self) -> list[str]:
-        """Removes unchanged files of ours that a complete new version of the checkpoint no longer has."""
+        """Removes unchanged files of ours that a complete new version no longer has. Raises HubError."""
         with self._lock:
             manifest = self._manifest
             if self._plan.request.kind != "whole" or _partial(self._plan) or manifest.missing(self.root):
@@ -89,7 +89,8 @@ class TargetFolder:
             for name in left:
                 entry = manifest.files.pop(name)
                 if entry.ours and entry.unchanged(self.root / name):
-                    (self.root / name).unlink(missing_ok=True)
+                    with disk_errors(self.root / name):
+                        (self.root / name).unlink(missing_ok=True)
         return left
 
     def save(self) -> None:

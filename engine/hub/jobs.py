@@ -85,7 +85,7 @@ def read_downloads(journals: Path) -> list[StoredDownload]:
             plan = plan_from_json(state.plan)
             with suppress(HubError):
                 plan = refresh_plan(plan, path)
-        except (OSError, KeyError, TypeError, ValueError):
+        except (HubError, OSError, KeyError, TypeError, ValueError):
             continue  # Not ours, or of a later version: left alone.
         progress = at_rest(path.stem, plan, "failed" if ending == "failed" else "paused")
         reason, cure, code = (state.state.get(key) for key in ("reason", "cure", "code"))
@@ -120,7 +120,7 @@ def stopped(progress: DownloadProgress, error: HubError) -> DownloadProgress:
 def discard_download(target: Path, state: JournalState) -> int:
     """Removes what a download put into its folder: part files, and the files it completed. Returns bytes freed.
 
-    Files that were there before it, and files changed since, stay.
+    Files that were there before it, and files changed since, stay. Raises OSError.
     """
     manifest = load_manifest(target)
     freed = 0

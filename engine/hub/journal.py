@@ -153,7 +153,10 @@ class Journal:
     def remove(self) -> None:
         """Closes and deletes the journal: nothing is left to remember."""
         self.close()
-        self.path.unlink(missing_ok=True)
+        try:
+            self.path.unlink(missing_ok=True)
+        except OSError as error:
+            raise disk_error(error, self.path) from error
 
     def _append(self, value: dict[str, Any], *, sync: bool = True) -> None:
         # The newline comes first, so that a line torn by a full disk does not swallow the next one.
@@ -212,13 +215,15 @@ class Journal:
 
 
 def read_journal(path: Path) -> JournalState:
-    """What a journal says; empty where there is none. Never raises for its content, only OSError when unreadable."""
+    """What a journal says; empty where there is none. Never raises for its content, only HubError when unreadable."""
     state = JournalState()
     keys: dict[int, FileRecord] = {}
     try:
         data = path.read_bytes()
     except FileNotFoundError:
         return state
+    except OSError as error:
+        raise disk_error(error, path) from error
     for line in data.splitlines():
         try:
             value = json.loads(line)

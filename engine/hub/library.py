@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from engine.hub.entry import Model, Source, Status, files_below, is_model_folder, remembered_model, subfolders
-from engine.hub.errors import UnavailableError, UnknownModelError
+from engine.hub.errors import HubError, UnavailableError, UnknownModelError
 from engine.hub.facts import Inspector, ModelFacts
 from engine.hub.hf_cache import cache_folder, cached_snapshots
 from engine.hub.library_settings import Remembered, SettingsFile
@@ -75,7 +75,7 @@ class Library:
                 found.setdefault(model.path, model)
         if seen != settings.seen:
             # A data directory that cannot be written only forgets sooner.
-            with suppress(OSError), self.settings.change() as changed:
+            with suppress(HubError), self.settings.change() as changed:
                 changed.seen = seen
         return sorted(found.values(), key=lambda m: (m.name.casefold(), str(m.path)))
 

@@ -8,9 +8,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
+from engine.hub.errors import BusyError, TargetError
 from engine.hub.manifest import read_json, write_json
+
+_TURN_S = 5.0
+"""Seconds to wait for another process, which needs milliseconds."""
 
 
 @dataclass(slots=True)
@@ -58,11 +62,37 @@ class SettingsFile:
 
     @contextmanager
     def change(self) -> Generator[LibrarySettings]:
-        """Reads, lets the caller change, and writes if anything changed. Raises OSError."""
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(self._path.with_suffix(".lock")):
+        """Reads, lets the caller change, and writes if anything changed.
+
+        Raises:
+            BusyError: another process has been at it for seconds.
+            TargetError: the file cannot be written, and is as it was.
+        """
+        lock = FileLock(self._path.with_suffix(".lock"), timeout=_TURN_S)
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            lock.acquire()
+        except Timeout as error:
+            raise BusyError(f"Another Inkstand is busy with {self._path}.", "Try again, or end it.") from error
+        except OSError as error:
+            raise self._unwritable(error) from error
+        try:
             settings = self.read()
             before = asdict(settings)
             yield settings
             if (after := asdict(settings)) != before:
-                write_json(self._path, {"version": 1, **after})
+                self._write(after)
+        finally:
+            lock.release()
+
+    def _write(self, value: dict[str, Any]) -> None:
+        try:
+            write_json(self._path, {"version": 1, **value})
+        except OSError as error:
+            raise self._unwritable(error) from error
+
+    def _unwritable(self, error: OSError) -> TargetError:
+        return TargetError(
+            f"What was chosen cannot be stored in {self._path} ({error.strerror or error}).",
+            "Make room on its disk, or make the file and its folder writable.",
+        )

@@ -31,7 +31,7 @@ from engine.hub.jobs import (
 )
 from engine.hub.journal import Journal, read_journal
 from engine.hub.limiter import RateLimiter
-from engine.hub.partfile import Disk, disk_error
+from engine.hub.partfile import Disk, disk_error, disk_errors
 from engine.hub.plan import RESERVE, Plan, PlanRequest, make_plan
 from engine.hub.progress import RESTING, DownloadProgress
 from engine.hub.tasks import Signal, to_end
@@ -277,12 +277,13 @@ class DownloadManager:
         lock = self._lock(job_id)
         path = self.journal_path(plan.target)
         try:
-            if not delete:
-                if path.exists():
-                    close_journal(Journal(path), {"state": "cancelled"})
-                return 0
-            freed = discard_download(plan.target, read_journal(path))
-            path.unlink(missing_ok=True)
-            return freed
+            with disk_errors(path):
+                if not delete:
+                    if path.exists():
+                        close_journal(Journal(path), {"state": "cancelled"})
+                    return 0
+                freed = discard_download(plan.target, read_journal(path))
+                path.unlink(missing_ok=True)
+                return freed
         finally:
             lock.release()

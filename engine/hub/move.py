@@ -16,7 +16,7 @@ from engine.hub.journal import Journal, read_journal
 from engine.hub.library import Library
 from engine.hub.manifest import load_manifest
 from engine.hub.names import MANIFEST, PART_SUFFIX, place
-from engine.hub.partfile import Disk, disk_error, sync_folder
+from engine.hub.partfile import Disk, disk_error, disk_errors, sync_folder
 from engine.hub.plan import plan_from_json
 from engine.hub.storage import lock_folder
 from engine.wording import size
@@ -54,7 +54,7 @@ def move_models(
         raise TargetError(f"{new} and {old} are inside each other.", "Choose a folder of its own.")
     if not old.is_dir() and library.settings.read().seen.get(str(old)):
         raise UnavailableError(f"{old} is not there, so nothing can be moved from it.", "Connect its volume first.")
-    with ExitStack() as locks:
+    with disk_errors(new), ExitStack() as locks:
         models = [m.parent for m in sorted(old.rglob(MANIFEST)) if load_manifest(m.parent) is not None]
         for model in models:
             locks.enter_context(lock_folder(library.journals, model))

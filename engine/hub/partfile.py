@@ -6,6 +6,8 @@ import errno
 import hashlib
 import os
 import shutil
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 from engine.hub.errors import DiskFullError, HubError, TargetError, UnavailableError
@@ -57,6 +59,15 @@ def disk_error(error: OSError, path: Path) -> HubError:
             "Connect its volume again, then start the same download again: it continues.",
         )
     return TargetError(f"{path} cannot be written: {error.strerror}.", "Check the folder's permissions.")
+
+
+@contextmanager
+def disk_errors(path: Path) -> Generator[None]:
+    """Turns what the system says about files into a HubError about `path`."""
+    try:
+        yield
+    except OSError as error:
+        raise disk_error(error, path) from error
 
 
 def check_writable(folder: Path) -> None:

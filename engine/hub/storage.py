@@ -16,7 +16,7 @@ from engine.hub.jobs import job_of, remove_empty, remove_file
 from engine.hub.journal import read_journal
 from engine.hub.manifest import FileEntry, Manifest, load_manifest
 from engine.hub.names import MANIFEST, PART_SUFFIX, place
-from engine.hub.partfile import Digest, disk_error
+from engine.hub.partfile import Digest, disk_error, disk_errors
 
 Report = Callable[[str, int, int], None]
 """Called with a file's name, bytes done and bytes in all while files are read."""
@@ -97,16 +97,13 @@ def remove_model(model: Model, journals: Path) -> Removal:
             f"Delete {model.path} yourself if it is not needed any more.",
         )
     freed = 0
-    with lock_folder(journals, model.path) as journal:
+    with lock_folder(journals, model.path) as journal, disk_errors(model.path / MANIFEST):
         state = read_journal(journal)
         for name in dict.fromkeys((*state.files, *manifest.files, *state.done)):
             with suppress(HubError):
                 freed += _remove(model.path, name, manifest, part=name in state.files)
-        try:
-            (model.path / MANIFEST).unlink(missing_ok=True)
-            journal.unlink(missing_ok=True)
-        except OSError as error:
-            raise disk_error(error, model.path) from error
+        (model.path / MANIFEST).unlink(missing_ok=True)
+        journal.unlink(missing_ok=True)
     kept = sorted(str(p.relative_to(model.path)) for p in model.path.rglob("*") if not p.is_dir() or p.is_symlink())
     remove_empty(model.path)
     return Removal(freed, tuple(kept))
@@ -114,14 +111,20 @@ def remove_model(model: Model, journals: Path) -> Removal:
 
 @contextmanager
 def lock_folder(journals: Path, folder: Path) -> Generator[Path]:
-    """Keeps downloads out of a model folder. Yields the path of its journal. Raises BusyError."""
+    """Keeps downloads out of a model folder. Yields the path of its journal. Raises BusyError, HubError."""
     job = job_of(folder)
-    journals.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(journals / f"{job}.lock", timeout=0, thread_local=False)
     try:
-        with FileLock(journals / f"{job}.lock", timeout=0, thread_local=False):
-            yield journals / f"{job}.jsonl"
+        journals.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
     except Timeout as error:
         raise BusyError(f"{folder} is being downloaded.", "Pause or cancel the download first.") from error
+    except OSError as error:
+        raise disk_error(error, journals / "lock") from error
+    try:
+        yield journals / f"{job}.jsonl"
+    finally:
+        lock.release()
 
 
 def _remove(root: Path, name: str, manifest: Manifest, *, part: bool) -> int:
