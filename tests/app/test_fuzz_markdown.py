@@ -72,3 +72,11 @@ def test_an_address_that_is_none_is_no_link(qapp: object) -> None:
     document.append("http://[ and https://example.com")
     document.flush(final=True)
     assert links(document.document) == ["https://example.com"]
+
+
+def test_a_definition_of_a_link_is_text_like_any_other(qapp: object) -> None:
+    document = MarkdownDocument(QTextDocument(), Look.of(Theme("light")))
+    document.append("see [1]\n\n[1]: https://example.com\n")
+    document.flush(final=True)
+    assert document.document.toPlainText().split("\n") == ["see [1]", "[1]: https://example.com"]
+    assert links(document.document) == ["https://example.com"]

@@ -30,8 +30,12 @@ _URL = re.compile(r"https?://[^\s<>\"'`\]]*[^\s<>\"'`\].,;:!?)]")
 
 
 def parser() -> MarkdownIt:
-    """CommonMark with tables and strikethrough; HTML is not recognised, so it comes out as text."""
-    return MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+    """CommonMark with tables and strikethrough; HTML is not recognised, so it comes out as text.
+
+    So do definitions of links, `[1]: https://...`: they would change what stands far above them, and vanish themselves,
+    while a text is shown as it comes.
+    """
+    return MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"]).disable("reference")
 
 
 def safe_link(target: str) -> bool:
