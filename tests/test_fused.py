@@ -13,7 +13,9 @@ from engine.model.layer import layer_cache
 from engine.model.linear import Dense, Joined, Packed, Quantization, stack
 from engine.model.mtp import MTPHead
 from engine.model.params import lay_out
+from engine.weights.keep import keeps_packed
 from engine.weights.load import load_head, load_model
+from engine.weights.targets import Target as Parameter
 from tests.support import TINY, prefilled
 
 TOLERANCE = 1e-4
@@ -154,3 +156,30 @@ def test_laying_out_leaves_values_and_keeps_nothing_twice() -> None:
         assert isinstance(new, Dense)
         assert isinstance(old, Dense)
         assert mx.array_equal(new.weight, old.weight)
+
+
+@pytest.mark.parametrize("quantization", [Quantization(64, 4), Quantization(32, 6), Quantization(32, 4, "mxfp4")])
+def test_packed_products_on_cuda_are_the_same_ones(monkeypatch: pytest.MonkeyPatch, quantization: Quantization) -> None:
+    """One row, a few that are padded to a tile, a tile, and more, which the matrix is expanded for."""
+    q = quantization
+    codes, scales, *biases = mx.quantize(mx.random.normal((48, 128)), group_size=q.group_size, bits=q.bits, mode=q.mode)
+    packed = Packed(codes, scales, biases[0] if biases else None, q)
+    rows = {count: mx.random.normal((1, count, 128)) for count in (1, 2, 3, 5, 7, 8, 16, 17, 40)}
+    expected = {count: packed(x) for count, x in rows.items()}
+    monkeypatch.setattr("engine.model.linear.on_cuda", lambda: True)
+    for count, x in rows.items():
+        got = packed(x)
+        assert got.shape == (1, count, 48)
+        assert mx.abs(got - expected[count]).max().item() < TOLERANCE
+
+
+def test_small_packed_checkpoints_are_expanded_on_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    small, large = Parameter("a", (512, 512)), Parameter("b", (32768, 16384))
+    assert not keeps_packed(None, [small, large], mx.bfloat16)  # the CPU
+    monkeypatch.setattr("engine.weights.keep.mx.default_device", lambda: mx.gpu)
+    assert keeps_packed(None, [small], mx.bfloat16)  # Metal
+    monkeypatch.setattr("engine.weights.keep.on_cuda", lambda: True)
+    assert not keeps_packed(None, [small], mx.bfloat16)
+    assert keeps_packed(None, [small, large], mx.bfloat16)
+    assert keeps_packed(True, [small], mx.bfloat16)
+    assert not keeps_packed(False, [large], mx.bfloat16)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import MutableMapping
 
 import mlx.core as mx
 
+from engine.model.device import on_cuda
 from engine.paths import user_paths
 
 VARIABLE = "MLX_PTX_CACHE_DIR"
@@ -20,6 +20,6 @@ def keep_kernels(environ: MutableMapping[str, str] = os.environ) -> None:
     MLX itself keeps them in the directory for temporary files, where they are lost when the machine restarts. Has an
     effect in a process that has compiled nothing yet. Raises `UserError` where the user's directories cannot be.
     """
-    if sys.platform != "darwin" and mx.default_device() == mx.gpu and VARIABLE not in environ:
+    if on_cuda() and VARIABLE not in environ:
         # Names of kernels say nothing of the version that wrote them.
         environ[VARIABLE] = str(user_paths().cache / "kernels" / f"mlx-{mx.__version__}")
