@@ -15,11 +15,13 @@ ORDER = (
     "getting-started",
     "chatting",
     "drafter",
+    "statistics",
     "models",
     "settings",
     "terminal",
     "troubleshooting",
     "checkpoints",
+    "privacy",
 )
 """Names of the pages as they are listed; each is a file with `.md` after its name."""
 _FIGURE = re.compile(r"^!\[(?P<alt>[^\]]+)\]\((?P<file>[\w-]+\.svg)\)$", re.MULTILINE)

@@ -38,7 +38,7 @@ class Figure(QWidget):
     def __init__(self, theme: Theme, unit: str, definition: str, parent: QWidget, *, delta: int) -> None:
         super().__init__(parent)
         self.setToolTip(definition)
-        self._theme, self._unit, self._delta = theme, unit, delta
+        self._theme, self.unit, self._delta = theme, unit, delta
         self._text = DASH
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         theme.changed.connect(self.updateGeometry)
@@ -53,7 +53,7 @@ class Figure(QWidget):
         if text != self._text:
             self._text = text
             self.update()
-        self.setAccessibleName(f"{text} {self._unit}")
+        self.setAccessibleName(f"{text} {self.unit}")
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
@@ -65,7 +65,7 @@ class Figure(QWidget):
         painter.drawText(0, baseline, self._text)
         painter.setFont(self._theme.font(-1))
         painter.setPen(self._theme.color("text_2"))
-        painter.drawText(metrics.horizontalAdvance(self._text) + 6, baseline, self._unit)
+        painter.drawText(metrics.horizontalAdvance(self._text) + 6, baseline, self.unit)
 
 
 class Rows(QWidget):
@@ -77,7 +77,7 @@ class Rows(QWidget):
         grid.setContentsMargins(0, 0, 0, 0)
         grid.setVerticalSpacing(6)
         grid.setColumnStretch(0, 1)
-        self._names = names
+        self.names = names
         self._values: dict[str, Label] = {}
         for i, (key, name) in enumerate(names.items()):
             left = Label(theme, name, self, color="text_2", delta=-1)
@@ -91,7 +91,7 @@ class Rows(QWidget):
 
     def set(self, key: str, text: str) -> None:
         self._values[key].set_text(text)
-        self._values[key].setAccessibleName(f"{self._names[key]}: {text}")
+        self._values[key].setAccessibleName(f"{self.names[key]}: {text}")
 
 
 class StatsPanel(Surface):
