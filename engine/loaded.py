@@ -9,9 +9,10 @@ from typing import Literal
 
 from engine.config import ModelConfig
 from engine.decode.draft_vocabulary import choose
-from engine.decode.warm_up import compiles, warm_up
+from engine.decode.warm_up import warm_up
 from engine.errors import HeadError
 from engine.model.backbone import Backbone
+from engine.model.device import on_cuda
 from engine.model.kernel_cache import keep_kernels
 from engine.model.mtp import MTPHead, Wiring
 from engine.model.params import lay_out
@@ -127,7 +128,7 @@ class Engine:
         template = ChatTemplate.from_directory(directory)
 
         keep_kernels()
-        files = 0.7 if compiles() else 1.0
+        files = 0.7 if on_cuda() else 1.0
         share = 0.9 * files if with_head else files
         weights = load_model(
             directory,

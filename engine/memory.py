@@ -26,6 +26,7 @@ from engine.errors import HeadError
 from engine.model.blockwise import KEY_BLOCK, QUERY_BLOCK
 from engine.weights.geometry import Size, target_size
 from engine.weights.head import HeadMissing, check_head_matches, find_head
+from engine.weights.keep import keeps_packed
 from engine.weights.load import activation_dtype, plan_backbone, plan_head
 from engine.weights.plan import Module
 from engine.weights.recipe import Recipe, quantize_rest_recipe
@@ -125,7 +126,7 @@ def footprint(
         ConfigError, CheckpointError: the checkpoint cannot be loaded at all.
         UserError: an unusable dtype or number of bits.
     """
-    activation, keep, rest = activation_dtype(dtype), _keeps(keep_quantized), quantize_rest_recipe(quantize_rest)
+    activation, rest = activation_dtype(dtype), quantize_rest_recipe(quantize_rest)
     config = ModelConfig.from_directory(directory)
     backbone = plan_backbone(directory, config).modules
     head: tuple[Module, ...] = ()
@@ -136,8 +137,7 @@ def footprint(
             blocks, head = _head(config, head_directory)
         except HeadError as error:
             problem = error.title
-    weights = [loaded_bytes(module, activation, keep, rest) for module in backbone]
-    drafter = [loaded_bytes(module, activation, keep, rest) for module in head]
+    weights, drafter = (_by_module(modules, activation, keep_quantized, rest) for modules in (backbone, head))
     return _footprint(config.text, activation, weights=weights, head=drafter, blocks=blocks, problem=problem)
 
 
@@ -158,12 +158,24 @@ def footprint_of_config(
         CheckpointError: the quantization block cannot be used.
         UserError: an unusable dtype or number of bits.
     """
-    activation, keep, rest = activation_dtype(dtype), _keeps(keep_quantized), quantize_rest_recipe(quantize_rest)
-    size = target_size(config.quantization if keep else None, activation, rest)
+    activation, rest = activation_dtype(dtype), quantize_rest_recipe(quantize_rest)
     mtp = config.mtp if with_head else None
-    weights = _by_tensor(backbone_targets(config.text), size)
-    head = [] if mtp is None else _by_tensor(head_targets(config.text, mtp), size)
+
+    def by_tensor(targets: Mapping[str, Target]) -> list[int]:
+        keep = keeps_packed(keep_quantized, targets.values(), activation)
+        return _by_tensor(targets, target_size(config.quantization if keep else None, activation, rest))
+
+    weights = by_tensor(backbone_targets(config.text))
+    head = [] if mtp is None else by_tensor(head_targets(config.text, mtp))
     return _footprint(config.text, activation, weights=weights, head=head, blocks=mtp.sliding if mtp else ())
+
+
+def _by_module(
+    modules: Sequence[Module], dtype: mx.Dtype, keep_quantized: bool | None, rest: Recipe | None
+) -> list[int]:
+    """Bytes of the arrays that each module is loaded as."""
+    keep = keeps_packed(keep_quantized, [target for module in modules for target in module.targets], dtype)
+    return [loaded_bytes(module, dtype, keep, rest) for module in modules]
 
 
 def _by_tensor(targets: Mapping[str, Target], size: Size) -> list[int]:
@@ -197,10 +209,6 @@ def _footprint(
         max_context=text.max_positions,
         head_problem=problem,
     )
-
-
-def _keeps(keep_quantized: bool | None) -> bool:
-    return mx.default_device() == mx.gpu if keep_quantized is None else keep_quantized
 
 
 def loaded_bytes(module: Module, dtype: mx.Dtype, keep_quantized: bool, rest: Recipe | None = None) -> int:

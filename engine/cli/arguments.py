@@ -104,7 +104,11 @@ def add_checkpoint_options(parser: argparse.ArgumentParser, *, positional: bool 
         "--draft-model", type=Path, metavar="DIR", help="directory with the MTP head, if not the model's"
     )
     group.add_argument("--dtype", choices=["auto", "f32", "bf16"], default="auto", help="precision of the activations")
-    group.add_argument("--keep-quantized", action="store_true", help="do not expand quantized weights on the CPU")
+    group.add_argument(
+        "--keep-quantized",
+        action="store_true",
+        help="do not expand quantized weights, as is done on the CPU and, where they are few, with CUDA",
+    )
     group.add_argument(
         "--quantize-rest",
         type=int,

@@ -44,10 +44,11 @@ def judge(logits: mx.array, draft: Draft, sampler: Sampler) -> Verdict:
     """Float32 logits [k + 1, V] of the block [pending token, drafts] -> the verdict."""
     scores = sampler.scores(logits, draft.tokens)
     if sampler.greedy:
-        best = mx.argmax(scores, axis=-1).astype(mx.int32)
+        place = mx.argmax(scores, axis=-1)  # indices are uint32 throughout: CUDA compiles a kernel per type
+        best = place.astype(mx.int32)
         top = mx.max(scores, axis=-1)
         # Kernels round in proportion to the logit, whatever a penalty makes of it afterwards.
-        size = mx.maximum(mx.abs(top), mx.abs(mx.take_along_axis(logits, best[:, None], axis=-1)[:, 0]))
+        size = mx.maximum(mx.abs(top), mx.abs(mx.take_along_axis(logits, place[:, None], axis=-1)[:, 0]))
         others = mx.where(mx.arange(scores.shape[-1])[None] == best[:, None], -mx.inf, scores)
         return Verdict(standing(best[:-1] == draft.tokens), best, top - mx.max(others, axis=-1), size)
     p = sampler.probabilities(scores)
@@ -56,7 +57,7 @@ def judge(logits: mx.array, draft: Draft, sampler: Sampler) -> Verdict:
         q = (mx.arange(p.shape[-1])[None] == draft.tokens[:, None]).astype(p.dtype)
     else:
         q = draft.probabilities
-    picked = draft.tokens[:, None]
+    picked = draft.tokens[:, None].astype(mx.uint32)
     p_draft = mx.take_along_axis(p[:-1], picked, axis=-1)[:, 0]
     q_draft = mx.take_along_axis(q, picked, axis=-1)[:, 0]
     stands = mx.random.uniform(shape=p_draft.shape, key=sampler.key()) * q_draft < p_draft

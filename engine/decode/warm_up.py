@@ -1,4 +1,4 @@
-"""Compiles the kernels of a GPU while a checkpoint is loaded, instead of in the middle of the first answer."""
+"""Compiles the kernels of an NVIDIA GPU while a checkpoint is loaded, instead of in the middle of the first answer."""
 
 from __future__ import annotations
 
@@ -13,27 +13,23 @@ from engine.decode.stateful import StatefulDrafter
 from engine.decode.target import PREFILL_CHUNK, Target
 from engine.events import FinishReason
 from engine.model.backbone import Backbone
+from engine.model.device import on_cuda
 from engine.model.fused.products import FEW_ROWS
 from engine.model.mtp import MTPHead
 
 MESSAGE = "Preparing the GPU, which takes minutes the first time"
 
 
-def compiles() -> bool:
-    """Whether `warm_up` does anything: the CPU compiles nothing."""
-    return mx.default_device() == mx.gpu
-
-
 def warm_up(backbone: Backbone, head: MTPHead | None, progress: Callable[[float, str], None]) -> None:
-    """Take a step of each kind, where kernels are compiled.
+    """Take a step of each kind on a GPU with CUDA; nothing elsewhere.
 
-    With CUDA a kernel takes MLX 2 to 40 seconds to compile, and a checkpoint needs some twenty of them; afterwards they
+    A kernel takes MLX 2 to 40 seconds to compile, and a checkpoint needs some twenty of them; afterwards they
     come from `engine.model.kernel_cache`. Left out is what few answers need: penalties, and sampling beyond the usual.
 
     Args:
         progress: called with the share done before each step.
     """
-    steps = _steps(backbone, head) if compiles() else []
+    steps = _steps(backbone, head) if on_cuda() else []
     for i, step in enumerate(steps):
         progress(i / len(steps), MESSAGE)
         step()

@@ -22,4 +22,5 @@ def keep_kernels(environ: MutableMapping[str, str] = os.environ) -> None:
     """
     if on_cuda() and VARIABLE not in environ:
         # Names of kernels say nothing of the version that wrote them.
-        environ[VARIABLE] = str(user_paths().cache / "kernels" / f"mlx-{mx.__version__}")
+        mlx_version: str = mx.__version__  # pyright: ignore[reportAttributeAccessIssue] (the stubs lack it)
+        environ[VARIABLE] = str(user_paths().cache / "kernels" / f"mlx-{mlx_version}")

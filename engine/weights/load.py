@@ -16,6 +16,7 @@ from engine.model.params import Parameter, arrays_of
 from engine.weights.assemble import SecondScales, assemble, is_identity_scale
 from engine.weights.files import list_files, read_headers
 from engine.weights.head import HeadFound, HeadMissing, check_head_matches, find_head, head_config
+from engine.weights.keep import keeps_packed
 from engine.weights.packing import describe, matrices, read_declared
 from engine.weights.plan import Plan, make_plan
 from engine.weights.read import LoadProgress, Progress, read_modules
@@ -101,8 +102,7 @@ def load_model(
     Args:
         directory: holds config.json and safetensors files in any layout that `engine.weights.rename` knows.
         dtype: auto, f32 or bf16.
-        keep_quantized: keep packed matrices packed; None keeps them on a GPU and expands them on the CPU, whose
-            quantized kernels are slow.
+        keep_quantized: keep packed matrices packed; None as `engine.weights.keep` says.
         quantize_rest: 8 or 4 bits for the matrices that would be held unquantized, see
             `engine.weights.recipe.quantize_rest_recipe`; the embedding stays exact. None leaves them as they are.
         progress: called after every module.
@@ -179,7 +179,8 @@ def _materialise(
     plan: Plan, dtype: mx.Dtype, keep_quantized: bool | None, rest: Recipe | None, progress: Progress | None
 ) -> tuple[dict[str, Parameter], LoadReport]:
     """Read, check and convert module after module, so that never more than one of them exists twice."""
-    keep = mx.default_device() == mx.gpu if keep_quantized is None else keep_quantized
+    targets = [target for module in plan.modules for target in module.targets]
+    keep = keeps_packed(keep_quantized, targets, dtype)
     params: dict[str, Parameter] = {}
     second = SecondScales()
     quantized, left = Counter[str](), list[str]()
