@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import stat
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime
@@ -75,6 +76,9 @@ class SettingsFile:
     def _read(self) -> Json:
         """The object in the file; empty without a file. Raises ValueError when there is none in it, or OSError."""
         try:
+            # Reading a pipe would wait for somebody to write.
+            if not stat.S_ISREG(self.path.stat().st_mode):
+                raise ValueError("it is no file")
             with self.path.open("rb") as file:
                 data = file.read(_MAX_BYTES + 1)
         except FileNotFoundError:

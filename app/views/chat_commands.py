@@ -71,7 +71,10 @@ class ChatCommands:
             self.keep_unsent()
             self._chat.open(chat_id, message_id)
             self._page.composer.clear()
-            self._page.composer.set_text(self._history.chats.unsent(chat_id))
+            try:
+                self._page.composer.set_text(self._history.chats.unsent(chat_id))
+            except UserError as error:
+                self._failed(error)
         if message_id is not None:
             self._page.transcript.show_message(message_id)
             query = self._sidebar.search.text().strip()

@@ -44,22 +44,36 @@ def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> floa
     """Seconds that a response asks to wait: `Retry-After` (seconds or date), or the hub's `RateLimit` header.
 
     The latter is on every response of the hub, so it counts only where it says that nothing remains.
+
+    Args:
+        now: what a date is compared with; by default the response's own `Date`, since this machine's clock may be
+            wrong by years, and that clock where it has none.
     """
     value = headers.get("retry-after", "").strip()
     if value.isdecimal():
         return float(value)
     if value:
         try:
-            date = parsedate_to_datetime(value)
-            if date.tzinfo is None:
-                date = date.replace(tzinfo=UTC)
-            return max(0.0, (date - (now or datetime.now(UTC))).total_seconds())
+            return max(0.0, (_date(value) - (now or _sent_at(headers))).total_seconds())
         except (ValueError, OverflowError):
             return None
     match = _RATE_LIMIT.search(headers.get("ratelimit", ""))
     if match and int(match[1]) == 0:
         return float(match[2])
     return None
+
+
+def _sent_at(headers: Mapping[str, str]) -> datetime:
+    try:
+        return _date(headers["date"])
+    except (KeyError, ValueError, OverflowError):
+        return datetime.now(UTC)
+
+
+def _date(text: str) -> datetime:
+    """Raises ValueError, OverflowError."""
+    date = parsedate_to_datetime(text)
+    return date if date.tzinfo is not None else date.replace(tzinfo=UTC)
 
 
 class Patience:

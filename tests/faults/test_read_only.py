@@ -202,7 +202,7 @@ class TestModels:
         for command in (
             ["models", "remove", "owner/tiny", "--yes"],
             ["models", "verify", "owner/tiny"],
-            ["models", "add-folder", str(TINY)],
+            ["models", "folders", "--add", str(TINY)],
         ):
             code = main(command)
             error = capsys.readouterr().err
