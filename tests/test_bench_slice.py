@@ -60,14 +60,14 @@ def test_parameters_are_those_a_checkpoint_would_give() -> None:
     expected: dict[str, Parameter] = {}
     for target in targets.values():
         if not target.optional:
-            zeros = mx.zeros(target.shape)
+            zeros = mx.zeros(target.shape, mx.bfloat16)
             expected[target.name] = Dense(zeros) if target.kind == "matrix" else zeros
     lay_out(expected)
     assert {name: tuple(value.shape) for name, value in made.items()} == {
         name: tuple(value.shape) for name, value in expected.items()
     }
     assert arrays_of(made["layers.2.mlp.router"])[0].dtype == mx.float32
-    assert arrays_of(made["layers.2.mlp.experts.up_proj"])[0].dtype == mx.bfloat16
+    assert arrays_of(made["layers.2.mlp.experts.gate_up_proj"])[0].dtype == mx.bfloat16
     assert arrays_of(made["mtp.1.block.attn_conv"])[0].dtype == mx.float32
 
 

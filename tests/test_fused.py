@@ -12,7 +12,7 @@ from engine.model.fused.products import FEW_ROWS, few_rows, tile_height
 from engine.model.layer import layer_cache
 from engine.model.linear import Dense, Joined, Packed, Quantization, stack
 from engine.model.mtp import MTPHead
-from engine.model.params import lay_out
+from engine.model.params import lay_out, matrix
 from engine.weights.keep import keeps_packed
 from engine.weights.load import load_head, load_model
 from engine.weights.targets import Target as Parameter
@@ -146,16 +146,45 @@ def test_matrices_of_one_kind_are_stacked_and_others_joined() -> None:
 
 def test_laying_out_leaves_values_and_keeps_nothing_twice() -> None:
     loaded = load_model(TINY)
-    before = {name: value for name, value in loaded.params.items() if ".experts." in name}
-    size = sum(value.nbytes for value in loaded.params.values())
+    before, text = dict(loaded.params), loaded.config.text
+    size = sum(value.nbytes for value in before.values())
     lay_out(loaded.params)
     assert sum(value.nbytes for value in loaded.params.values()) == size
-    assert not any(name.endswith((".q_proj", ".r_proj", ".mlp.up_proj")) for name in loaded.params)
-    for name, old in before.items():
-        new = loaded.params[name]
-        assert isinstance(new, Dense)
-        assert isinstance(old, Dense)
-        assert mx.array_equal(new.weight, old.weight)
+    assert not any(
+        name.endswith((".q_proj", ".r_proj", ".mlp.up_proj", ".down_proj")) and ".experts." in name
+        for name in loaded.params
+    )
+    layer = next(i for i, dense in enumerate(text.dense) if not dense)
+    gate_up, down = (matrix(loaded.params, f"layers.{layer}.mlp.bank.{part}_proj") for part in ("gate_up", "down"))
+
+    def part(name: str) -> mx.array:
+        return matrix(before, f"layers.{layer}.mlp.{name}_proj").arrays[0]
+
+    width = down.shape[-1]
+    for e in range(text.num_experts):
+        expected = mx.concatenate([part("experts.gate")[e], part("experts.up")[e]])
+        assert mx.array_equal(gate_up.arrays[0][e], expected)
+        assert mx.array_equal(down.arrays[0][e], part("experts.down")[e])
+    for s in range(text.num_shared_experts):
+        own = slice(s * width, (s + 1) * width)
+        expected = mx.concatenate([part("shared.gate")[own], part("shared.up")[own]])
+        assert mx.array_equal(gate_up.arrays[0][text.num_experts + s], expected)
+        assert mx.array_equal(down.arrays[0][text.num_experts + s], part("shared.down")[:, own])
+
+
+def test_experts_that_no_kernel_takes_together_stay_apart() -> None:
+    """NVFP4's second scales, and quantized experts."""
+    for change in ("gate_scale", "packed"):
+        params = dict(load_model(TINY).params)
+        layer = next(name for name in params if name.endswith(".mlp.experts.down_proj")).removesuffix(".down_proj")
+        if change == "packed":
+            weight = matrix(params, f"{layer}.down_proj").arrays[0]
+            params[f"{layer}.down_proj"] = Packed(*mx.quantize(weight, group_size=32, bits=8), Quantization(32, 8))
+        else:
+            params[f"{layer}.gate_scale"] = mx.ones((matrix(params, f"{layer}.down_proj").shape[0],))
+        lay_out(params)
+        assert f"{layer}.gate_up_proj" in params
+        assert not any(name.startswith(layer.replace("experts", "bank")) for name in params)
 
 
 @pytest.mark.parametrize("quantization", [Quantization(64, 4), Quantization(32, 6), Quantization(32, 4, "mxfp4")])

@@ -100,13 +100,14 @@ def _attention_work(attn: Attention, rows: int, context: int, itemsize: int) -> 
 
 
 def _moe_work(moe: MoE, rows: int, experts_in_use: float) -> Works:
-    routed = (moe.routed.gate_proj, moe.routed.up_proj, moe.routed.down_proj)
+    routed = (moe.routed_experts.gate_up_proj, moe.routed_experts.down_proj)
+    shared = (moe.shared_experts.gate_up_proj, moe.shared_experts.down_proj)
     stored = sum(matrix.nbytes for matrix in routed) / moe.experts
     weights = sum(prod(matrix.shape) for matrix in routed) / moe.experts
     return {
         ROUTER: Work(moe.router.nbytes + moe.router_bias.nbytes, 2.0 * rows * moe.router.size),
         ROUTED: Work(experts_in_use * stored, 2.0 * rows * moe.top_k * weights),
-        SHARED: _product(moe.shared_gate_up, rows) + _product(moe.shared_down, rows),
+        SHARED: _product(shared[0], rows) + _product(shared[1], rows),
     }
 
 

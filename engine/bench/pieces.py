@@ -21,7 +21,7 @@ from engine.model.backbone import Backbone
 from engine.model.fused.choice import Layer
 from engine.model.fused.cpu_layer import CPULayer
 from engine.model.fused.experts import FewRowMoE
-from engine.model.mlp import DenseMLP, MoE
+from engine.model.mlp import MoE
 from engine.model.mtp import MTPHead
 from engine.values import to_ints
 
@@ -173,9 +173,7 @@ class _Branches:
         attn, mlp = layer.plain.attn, layer.plain.mlp
         self.sparse = isinstance(mlp, MoE)
         self._out = mx.random.normal((*self._attention.shape[:-1], attn.q_width)).astype(self._mlp.dtype)
-        width = 0 if isinstance(mlp, DenseMLP) else mlp.shared_down.shape[-1]
-        self._act = mx.random.normal((self._rows.shape[0], width)).astype(self._mlp.dtype)
-        mx.eval(self._attention, self._mlp, self._out, self._act)
+        mx.eval(self._attention, self._mlp, self._out)
 
     def attend(self) -> mx.array:
         computing = self._few or self._layer.plain
@@ -194,15 +192,15 @@ class _Branches:
     def route(self) -> mx.array:
         plain, few = self._layer.plain.mlp, None if self._few is None else self._few.mlp
         assert isinstance(plain, MoE)
-        return few.route(self._rows)[0] if isinstance(few, FewRowMoE) else plain.route(self._rows)[1]
+        return few.route(self._rows)[1] if isinstance(few, FewRowMoE) else plain.route(self._rows)[1]
 
     def shared(self) -> mx.array:
-        """Both products of the shared experts; the activation between them counts with the routed ones."""
         plain, few = self._layer.plain.mlp, None if self._few is None else self._few.mlp
         assert isinstance(plain, MoE)
-        chosen = few if isinstance(few, FewRowMoE) else plain
-        first, second = chosen.shared_gate_up, chosen.shared_down
-        return first(self._rows).sum() + second(self._act).sum()
+        weights = mx.ones((self._rows.shape[0], plain.shared), self._rows.dtype)
+        if isinstance(few, FewRowMoE):
+            return few.apply(self._rows, mx.broadcast_to(few.shared_ids, weights.shape), weights)
+        return plain.shared_experts(self._rows, weights)
 
 
 def _ignore(hidden: mx.array, ids: Sequence[int]) -> None:

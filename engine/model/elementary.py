@@ -6,18 +6,31 @@ from math import e, log2
 
 import mlx.core as mx
 
+_MANY = 6000
+"""From so many values on, five operations with the fast exp cost less than one with MLX's own."""
 
-def exp(x: mx.array) -> mx.array:
-    """e^x of a float32 array.
+
+def exp(x: mx.array, factor: float = 1.0) -> mx.array:
+    """e^(factor * x) of a float32 array.
 
     On the CPU MLX 0.32 evaluates its exp polynomial one number at a time: 19 ns each on x86-64, against 6 ns for the
     C library's power of two. The values are as exact: both round x log2(e) first.
     """
-    return mx.exp(x) if mx.default_device() == mx.gpu else mx.power(2.0, x * log2(e))
+    if mx.default_device() == mx.gpu:
+        return mx.exp(x if factor == 1.0 else x * factor)
+    return mx.power(2.0, x * (factor * log2(e)))
 
 
 def silu(x: mx.array) -> mx.array:
     """x * sigmoid(x), in the dtype of `x`."""
     if x.dtype != mx.float32 or mx.default_device() == mx.gpu:
         return x * mx.sigmoid(x)
-    return x / (1.0 + exp(-x))
+    return x / (1.0 + exp(x, -1.0))
+
+
+def softmax(x: mx.array) -> mx.array:
+    """Over the last axis."""
+    if x.dtype != mx.float32 or mx.default_device() == mx.gpu or x.size < _MANY:
+        return mx.softmax(x, axis=-1)
+    powers = exp(x - x.max(axis=-1, keepdims=True))
+    return powers / powers.sum(axis=-1, keepdims=True)

@@ -71,8 +71,8 @@ class Dense:
         ]
         return mx.concatenate(parts) if len(parts) > 1 else parts[0]
 
-    def expert(self, index: int) -> Dense:
-        """The matrix [out, in] of one expert."""
+    def expert(self, index: int | slice) -> Dense:
+        """The matrix [out, in] of one expert, or those of a range."""
         return Dense(self.weight[index])
 
     def dequantize(self, dtype: mx.Dtype) -> mx.array:
@@ -194,6 +194,13 @@ class Joined:
         """[..., in] -> [..., out]."""
         return mx.concatenate([part(x) for part in self.parts], axis=-1)
 
+    def gather(self, x: mx.array, experts: mx.array) -> mx.array:
+        """x [R, 1, in] times the matrices of each row's expert [R] -> [R, 1, out]."""
+        return mx.concatenate([part.gather(x, experts) for part in self.parts], axis=-1)
+
+    def expert(self, index: int) -> Joined:
+        return Joined([part.expert(index) for part in self.parts])
+
 
 Matrix = Dense | Packed
 Projection = Dense | Packed | Joined
@@ -201,14 +208,14 @@ Projection = Dense | Packed | Joined
 
 
 def stack(parts: Sequence[Matrix]) -> Projection:
-    """Matrices [out_i, in] as one [sum of out_i, in], evaluated, so that one product serves all of them."""
+    """Matrices [..., out_i, in] as one [..., sum of out_i, in], evaluated, so that one product serves all of them."""
     joint: Projection
     if all(isinstance(part, Dense) for part in parts) and len({part.arrays[0].dtype for part in parts}) == 1:
-        joint = Dense(mx.concatenate([part.arrays[0] for part in parts]))
+        joint = Dense(mx.concatenate([part.arrays[0] for part in parts], axis=-2))
     elif all(isinstance(part, Packed) for part in parts) and len({_format(part) for part in parts}) == 1:
         first = parts[0]
         assert isinstance(first, Packed)
-        arrays = [mx.concatenate(list(same)) for same in zip(*(part.arrays for part in parts), strict=True)]
+        arrays = [mx.concatenate(list(same), axis=-2) for same in zip(*(part.arrays for part in parts), strict=True)]
         joint = Packed(arrays[0], arrays[1], arrays[2] if len(arrays) > 2 else None, first.quantization)
     else:
         joint = Joined(parts)

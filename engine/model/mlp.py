@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from itertools import groupby
+from typing import NamedTuple
 
 import mlx.core as mx
 
 from engine.config import TextConfig
 from engine.model.elementary import silu
-from engine.model.linear import Matrix
+from engine.model.linear import Dense, Matrix, Projection
 from engine.model.params import Params, array, matrix, stacked
 from engine.values import to_ints
 
@@ -45,9 +46,18 @@ class MoE:
         self.router = array(params, f"{name}.router")
         self.router_bias = array(params, f"{name}.router_bias")
         self.scale = array(params, f"{name}.router_scale") * config.route_scale
-        self.routed = RoutedExperts(params, f"{name}.experts")
-        self.shared_gate_up = stacked(params, f"{name}.shared.gate_up_proj")
-        self.shared_down = matrix(params, f"{name}.shared.down_proj")
+        self.bank = _bank(params, name)
+        if self.bank is not None:
+            gate_up, down = self.bank
+            routed, shared = slice(self.experts), slice(self.experts, None)
+            self.routed_experts = RoutedExperts(gate_up.expert(routed), down.expert(routed))
+            self.shared_experts = SharedExperts(gate_up.expert(shared), down.expert(shared), self.shared)
+        else:
+            gate_up, down = stacked(params, f"{name}.experts.gate_up_proj"), matrix(params, f"{name}.experts.down_proj")
+            scales = (_optional(params, f"{name}.experts.{part}_scale") for part in ("gate", "out"))
+            self.routed_experts = RoutedExperts(gate_up, down, *scales)
+            gate_up, down = stacked(params, f"{name}.shared.gate_up_proj"), matrix(params, f"{name}.shared.down_proj")
+            self.shared_experts = SharedExperts(gate_up, down, self.shared)
 
     def route(self, x: mx.array, scale: mx.array | None = None) -> tuple[mx.array, mx.array, mx.array]:
         """[R, H] -> expert ids [R, k], their weights [R, k], weights of the shared experts [R, S]; float32."""
@@ -64,26 +74,57 @@ class MoE:
         """[1, L, H] -> [1, L, H]; `scale` is `self.scale` where a compiled function takes it as an input."""
         rows = x.reshape(-1, x.shape[-1])
         ids, weights, gammas = self.route(rows, scale)
-        routed = self.routed(rows, ids, weights)
-        gate, up = mx.split(self.shared_gate_up(rows), 2, axis=-1)
-        act = silu(gate) * up
-        gammas = mx.repeat(gammas, act.shape[-1] // self.shared, axis=-1).astype(x.dtype)
-        return (routed + self.shared_down(act * gammas)).reshape(x.shape)
+        return (self.routed_experts(rows, ids, weights) + self.shared_experts(rows, gammas)).reshape(x.shape)
+
+
+class Bank(NamedTuple):
+    """Routed and shared experts of plain float32 behind one another, stored input by input."""
+
+    gate_up: Dense
+    """[E + S, 2 * I, H]"""
+    down: Dense
+    """[E + S, H, I]"""
+
+
+class SharedExperts:
+    """sum_s g_s * W_down,s(silu(W_gate,s x) * W_up,s x) over all experts.
+
+    Args:
+        gate_up: all in one [2 * S * I, H], the gates first, or each by itself [S, 2 * I, H].
+        down: likewise [H, S * I] or [S, H, I].
+        count: S.
+    """
+
+    def __init__(self, gate_up: Projection, down: Matrix, count: int) -> None:
+        self.gate_up_proj, self.down_proj, self.count = gate_up, down, count
+
+    def __call__(self, x: mx.array, weights: mx.array) -> mx.array:
+        """x [R, H], float32 weights [R, S] -> [R, H]."""
+        gate, up = mx.split(self.gate_up_proj(x), 2, axis=-1)
+        act, weights = silu(gate) * up, weights.astype(x.dtype)
+        if act.ndim == 2:
+            return self.down_proj(act * mx.repeat(weights, act.shape[-1] // self.count, axis=-1))
+        return self.down_proj(act * weights.T[..., None]).sum(axis=0)
 
 
 class RoutedExperts:
     """sum_k w_k * W_down,e(silu(W_gate,e x) * W_up,e x) over the experts e of each row.
 
-    `gate_scale` [E] multiplies the gate's pre-activation and `out_scale` [E] the expert's output:
-    the per-expert second scales of ModelOpt's NVFP4.
+    Args:
+        gate_up: [E, 2 * I, H], the gate first.
+        down: [E, H, I].
+        gate_scale: [E], multiplies the gate's pre-activation, as `out_scale` does the expert's output: the second
+            scales of ModelOpt's NVFP4.
     """
 
-    def __init__(self, params: Params, name: str) -> None:
-        self.gate_proj, self.up_proj, self.down_proj = (
-            matrix(params, f"{name}.{p}_proj") for p in ("gate", "up", "down")
-        )
-        self.gate_scale = array(params, f"{name}.gate_scale") if f"{name}.gate_scale" in params else None
-        self.out_scale = array(params, f"{name}.out_scale") if f"{name}.out_scale" in params else None
+    def __init__(
+        self,
+        gate_up: Projection,
+        down: Matrix,
+        gate_scale: mx.array | None = None,
+        out_scale: mx.array | None = None,
+    ) -> None:
+        self.gate_up_proj, self.down_proj, self.gate_scale, self.out_scale = gate_up, down, gate_scale, out_scale
 
     def __call__(self, x: mx.array, ids: mx.array, weights: mx.array) -> mx.array:
         """x [R, H], ids and float32 weights [R, k] -> [R, H]."""
@@ -100,13 +141,13 @@ class RoutedExperts:
         return (y.reshape(rows, k, -1) * weights[..., None].astype(x.dtype)).sum(axis=1)
 
     def _experts(self, x: mx.array, experts: mx.array) -> mx.array:
-        gate, up = self._multiply(self.gate_proj, x, experts), self._multiply(self.up_proj, x, experts)
+        gate, up = mx.split(self._multiply(self.gate_up_proj, x, experts), 2, axis=-1)
         if self.gate_scale is not None:
             gate = gate * self.gate_scale[experts][:, None].astype(x.dtype)
         return self._multiply(self.down_proj, silu(gate) * up, experts)
 
     @staticmethod
-    def _multiply(m: Matrix, x: mx.array, experts: mx.array) -> mx.array:
+    def _multiply(m: Projection, x: mx.array, experts: mx.array) -> mx.array:
         """Route r: [R, in] -> [R, out] with the matrix of experts[r]; the ids ascend when there are many."""
         if x.shape[0] < _SORT_ROUTES or mx.default_device() == mx.gpu:
             return m.gather(x[:, None], experts)[:, 0]
@@ -118,3 +159,16 @@ class RoutedExperts:
             parts.append(m.expert(expert)(x[start:end]))
             start = end
         return mx.concatenate(parts)
+
+
+def _bank(params: Params, name: str) -> Bank | None:
+    if f"{name}.bank.down_proj" not in params:
+        return None
+    gate_up, down = (matrix(params, f"{name}.bank.{part}_proj") for part in ("gate_up", "down"))
+    assert isinstance(gate_up, Dense)
+    assert isinstance(down, Dense)
+    return Bank(gate_up, down)
+
+
+def _optional(params: Params, name: str) -> mx.array | None:
+    return array(params, name) if name in params else None

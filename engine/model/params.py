@@ -16,7 +16,9 @@ widths of an MLP and of a head, E and S the numbers of routed and shared experts
     mtp.{j}.block.<names of a dense layer>    mtp.chain_norm [H] (where the config asks for it)
 
 Arrays that are not marked float32 are in the activation dtype. `lay_out` puts matrices that multiply the same rows
-below each other: .attn.qkvr_proj, .mlp.gate_up_proj, .mlp.shared.gate_up_proj.
+below each other: .attn.qkvr_proj, .mlp.gate_up_proj, .mlp.experts.gate_up_proj, .mlp.shared.gate_up_proj. On the CPU
+routed and shared experts of plain float32 become one bank: .mlp.bank.gate_up_proj [E+S, 2*I, H], .mlp.bank.down_proj
+[E+S, H, I].
 """
 
 from __future__ import annotations
@@ -47,28 +49,47 @@ def stacked(params: Params, name: str) -> Projection:
 
 
 def lay_out(params: MutableMapping[str, Parameter]) -> None:
-    """Bring parameters, one after the other, into the form in which layers read them.
+    """Bring parameters, one layer after the other, into the form in which layers read them; joints replace their parts.
 
-    Joints replace their parts. On the CPU plain experts are stored input by input, as `engine.model.fused.experts`
-    reads them; their shapes stay what they are.
+    A bank is stored input by input, as `engine.model.fused.experts` reads it.
     """
     for name in list(params):
-        value = params.get(name)
-        if ".mlp.experts." in name:
-            if isinstance(value, Dense) and mx.default_device() == mx.cpu:
-                by_input = mx.contiguous(value.weight.swapaxes(1, 2))
-                mx.eval(by_input)
-                params[name] = Dense(by_input.swapaxes(1, 2))
-            continue
+        if name.endswith(".mlp.experts.down_proj"):
+            _make_bank(params, name.removesuffix(".experts.down_proj"))
+    for name in list(params):
         for first, joint in _JOINTS.items():
-            if name.endswith(first):
-                whole = name.removesuffix(first) + joint
+            whole = name.removesuffix(first) + joint
+            if name.endswith(first) and all(part in params for part in _parts(whole)):
                 stacked_parts = stacked(params, whole)
                 if isinstance(stacked_parts, Joined):  # holds its parts as they are
                     continue
                 params[whole] = stacked_parts
                 for part in _parts(whole):
                     del params[part]
+
+
+def _make_bank(params: MutableMapping[str, Parameter], mlp: str) -> None:
+    """Join the experts of the layer `mlp` where one kernel can take them all; leave them otherwise."""
+    names = [f"{mlp}.{kind}.{part}_proj" for kind in ("experts", "shared") for part in ("gate", "up", "down")]
+    matrices = [params.get(name) for name in names]
+    if mx.default_device() != mx.cpu or f"{mlp}.experts.gate_scale" in params or f"{mlp}.experts.out_scale" in params:
+        return
+    weights = [matrix.weight for matrix in matrices if isinstance(matrix, Dense) and matrix.weight.dtype == mx.float32]
+    if len(weights) < len(names):
+        return
+    gate, up, down, shared_gate, shared_up, shared_down = weights
+    _, width, hidden = gate.shape
+    gates, ups = (
+        mx.concatenate([routed, shared.reshape(-1, width, hidden)])
+        for routed, shared in ((gate, shared_gate), (up, shared_up))
+    )
+    downs = mx.concatenate([down, shared_down.reshape(hidden, -1, width).swapaxes(0, 1)])
+    for name, whole in (("gate_up", mx.concatenate([gates, ups], axis=1)), ("down", downs)):
+        by_input = mx.contiguous(whole.swapaxes(1, 2))
+        mx.eval(by_input)
+        params[f"{mlp}.bank.{name}_proj"] = Dense(by_input.swapaxes(1, 2))
+    for name in names:
+        del params[name]
 
 
 _JOINTS = {".q_proj": ".qkvr_proj", ".gate_proj": ".gate_up_proj"}

@@ -11,13 +11,15 @@ import math
 
 import mlx.core as mx
 
-from engine.cache import ConvCache, KeyView, LayerCache
+from engine.cache import ALIGN, ConvCache, KeyView, LayerCache
 from engine.model.attention import Attention
-from engine.model.fused.experts import FewRowMoE, fits
-from engine.model.fused.products import few_rows
+from engine.model.elementary import silu, softmax
+from engine.model.fused.experts import FewRowMoE
+from engine.model.fused.products import FEW_ROWS, few_rows
 from engine.model.layer import DecoderLayer
 from engine.model.linear import Dense
-from engine.model.mlp import DenseMLP, MoE, silu
+from engine.model.mlp import DenseMLP, MoE
+from engine.model.relative_bias import RelativeBias
 from engine.model.short_conv import ShortConv
 
 
@@ -25,16 +27,20 @@ class Norm:
     """x / sqrt(mean(x^2) + eps) * weight, with sqrt(n) of the mean in the weight.
 
     Args:
-        weight: [..., n].
+        weight: [..., n], of as many axes as the rows.
         scale: a further factor.
     """
 
     def __init__(self, weight: mx.array, eps: float, scale: float = 1.0) -> None:
         size = weight.shape[-1]
-        self.weight, self.eps = weight * (scale * math.sqrt(size)), size * eps
+        self.weight, self.eps = weight * (scale * math.sqrt(size)), mx.full((1,) * weight.ndim, size * eps)
+        mx.eval(self.weight, self.eps)
 
     def __call__(self, x: mx.array) -> mx.array:
-        return x * mx.rsqrt((x * x).sum(axis=-1, keepdims=True) + self.eps) * self.weight
+        # A product of each row with itself stands in for a square and a sum, where there are few rows.
+        few = x.ndim == 2
+        squares = (x[:, None] @ x[..., None]).squeeze(2) if few else (x * x).sum(axis=-1, keepdims=True)
+        return x * mx.rsqrt(squares + self.eps) * self.weight
 
 
 class Conv:
@@ -66,9 +72,8 @@ class FewRowAttention:
         # Queries and keys are normed together; the scale of the scores goes with the queries.
         q = mx.broadcast_to(attention.q_norm / self.head_dim, (self.heads, self.head_dim))
         k = mx.broadcast_to(attention.k_norm, (self.kv_heads, self.head_dim))
-        self.norm = Norm(mx.concatenate([q, k]), attention.eps)
-        self.bank, self.extent = attention.bias.bank, attention.bias.extent
-        self.far = -math.inf if attention.bias.windowed else 0.0
+        self.norm = Norm(mx.concatenate([q, k])[None], attention.eps)
+        self.bias = BiasTable(attention.bias)
         self.tau = attention.tau
 
     def __call__(self, x: mx.array, cache: LayerCache) -> mx.array:
@@ -79,32 +84,48 @@ class FewRowAttention:
         qk = mx.concatenate([q, k], axis=-1).reshape(length, self.heads + self.kv_heads, self.head_dim)
         q, k = mx.split(self.norm(qk).swapaxes(0, 1), [self.heads], axis=0)
         tau = self.tau(position, length)
-        r = r.reshape(length, self.heads, -1).swapaxes(0, 1)
         if tau is not None:
             q, r = q * tau, r * tau
         view = cache.kv.append(k[None], v.reshape(1, length, self.kv_heads, self.head_dim).swapaxes(1, 2))
         grouped = (self.kv_heads, self.heads // self.kv_heads, length, view.keys.shape[2])
         queries = q.reshape(self.kv_heads, -1, self.head_dim)
         scores = (queries @ view.keys.squeeze(0).swapaxes(1, 2)).reshape(grouped)
-        weights = mx.softmax(scores + self.mask(r, position, view, grouped), axis=-1)
+        weights = softmax(scores + self.bias(r.reshape(length * self.heads, -1), position, view, grouped))
         out = weights.reshape(self.kv_heads, -1, grouped[-1]) @ view.values.squeeze(0)
         out = out.reshape(self.heads, length, self.head_dim).swapaxes(0, 1)
         return self.o(out.reshape(length, self.q_width))
 
-    def mask(self, r: mx.array, position: int, view: KeyView, shape: tuple[int, ...]) -> mx.array:
-        """The bias of relative features [heads, L, d_rel] as mask of that shape, see `RelativeBias`."""
-        heads, length, _ = r.shape
-        keys = shape[-1]
-        left = length + position - view.first - self.extent
-        parts = [r @ (self.bank[:, -left:] if left < 0 else self.bank)]
-        if left > 0:
-            parts.insert(0, mx.full((heads, length, left), self.far))
-        right = keys + length - 1 - max(left, 0) - parts[-1].shape[-1]
-        wide = mx.concatenate([*parts, mx.full((heads, length, right), -math.inf)], axis=-1)
+
+class BiasTable:
+    """`RelativeBias` by distance, so that the mask of a call is one product, one sum and a view of its rows.
+
+    Row t belongs to distance `farthest` - t, the last ones to keys after the query.
+    """
+
+    def __init__(self, bias: RelativeBias) -> None:
+        self.near = mx.contiguous(bias.bank.T)
+        self.far = -math.inf if bias.windowed else 0.0
+        self._grow(bias.extent + 2 * ALIGN + FEW_ROWS)
+
+    def _grow(self, farthest: int) -> None:
+        extent, d_rel = self.near.shape
+        self.farthest = farthest
+        beyond, after = farthest + 1 - extent, ALIGN + FEW_ROWS
+        self.bank = mx.concatenate([mx.zeros((beyond, d_rel)), self.near, mx.zeros((after, d_rel))])
+        self.mask = mx.concatenate([mx.full((beyond,), self.far), mx.zeros((extent,)), mx.full((after,), -math.inf)])
+        mx.eval(self.bank, self.mask)
+
+    def __call__(self, r: mx.array, position: int, view: KeyView, shape: tuple[int, ...]) -> mx.array:
+        """The bias of relative features [L * heads, d_rel], rows first, as [kv_heads, heads per key, L, S]."""
+        kv_heads, group, length, keys = shape
+        heads, width = kv_heads * group, keys + length - 1
+        farthest = position + length - 1 - view.first
+        if farthest > self.farthest:
+            self._grow(2 * farthest)
+        part = slice(self.farthest - farthest, self.farthest - farthest + width)
+        wide = r @ self.bank[part].T + self.mask[None, part]
         # Each row begins one column further left than the one before.
-        width = keys + length - 1
-        strides = (heads // self.kv_heads * length * width, length * width, width - 1, 1)
-        return mx.as_strided(wide, shape, strides, length - 1)
+        return mx.as_strided(wide, shape, (group * width, width, heads * width - 1, 1), length - 1)
 
 
 class FewRowDense:
@@ -126,7 +147,7 @@ class CPULayer:
     """
 
     def __init__(self, layer: DecoderLayer) -> None:
-        self.attn_norm, self.mlp_norm = Norm(layer.attn_norm, layer.eps), Norm(layer.mlp_norm, layer.eps)
+        self.attn_norm, self.mlp_norm = Norm(layer.attn_norm[None], layer.eps), Norm(layer.mlp_norm[None], layer.eps)
         self.attn = FewRowAttention(layer.attn)
         self.mlp = FewRowDense(layer.mlp) if isinstance(layer.mlp, DenseMLP) else FewRowMoE(layer.mlp)
         self.attn_conv, self.mlp_conv = Conv(layer.attn_conv), Conv(layer.mlp_conv)
@@ -142,9 +163,6 @@ def suits(layer: DecoderLayer) -> bool:
     """Whether `CPULayer` computes this layer: float32 on the CPU, plain matrices, few experts."""
     if mx.default_device() != mx.cpu or layer.attn_norm.dtype != mx.float32:
         return False
-    matrices = [layer.attn.qkvr_proj, layer.attn.o_proj]
-    if isinstance(layer.mlp, MoE):
-        matrices += [layer.mlp.shared_gate_up, layer.mlp.shared_down]
-        if not fits(layer.mlp.routed):
-            return False
-    return all(isinstance(matrix, Dense) for matrix in matrices)
+    if isinstance(layer.mlp, MoE) and layer.mlp.bank is None:
+        return False
+    return all(isinstance(matrix, Dense) for matrix in (layer.attn.qkvr_proj, layer.attn.o_proj))

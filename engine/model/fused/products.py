@@ -23,9 +23,9 @@ _LEAST_TILE = 16
 Product = Callable[[mx.array], mx.array]
 
 
-def tile_height(outputs: int, inputs: int) -> int | None:
+def tile_height(outputs: int, inputs: int, rows: int = FEW_ROWS) -> int | None:
     """Rows of a matrix [outputs, inputs] per tile, a divisor of `outputs`; None where tiles do not pay."""
-    most = min(outputs, _MOST_OUTPUTS // FEW_ROWS, _MOST_WORK // (FEW_ROWS * inputs))
+    most = min(outputs, _MOST_OUTPUTS // rows, _MOST_WORK // (rows * inputs))
     return next((height for height in range(most, _LEAST_TILE - 1, -1) if outputs % height == 0), None)
 
 
@@ -34,15 +34,19 @@ def few_rows(matrix: Projection) -> Product:
     if not isinstance(matrix, Dense) or matrix.weight.dtype != mx.float32 or mx.default_device() != mx.cpu:
         return matrix
     outputs, inputs = matrix.shape
-    height = tile_height(outputs, inputs)
-    if height is None:
+    heights = [tile_height(outputs, inputs, rows) for rows in (1, FEW_ROWS)]
+    if heights[1] is None:
         return matrix
-    tiles = matrix.weight.reshape(-1, height, inputs).swapaxes(1, 2)
-    mx.eval(tiles)
+    # The taller the tiles the better they stream, and one row allows tall ones.
+    single, several = (matrix.weight.reshape(-1, height or outputs, inputs).swapaxes(1, 2) for height in heights)
+    if single.shape[0] == 1:
+        single = single.squeeze(0)
+    mx.eval(single, several)
 
     def product(x: mx.array) -> mx.array:
-        parts = x[None] @ tiles
-        return parts.swapaxes(0, 1).reshape(x.shape[0], outputs)
+        if x.shape[0] == 1:
+            return (x @ single).reshape(1, outputs)
+        return (x[None] @ several).swapaxes(0, 1).reshape(x.shape[0], outputs)
 
     return product
 
