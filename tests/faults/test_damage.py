@@ -108,7 +108,7 @@ def other_program(path: Path) -> None:
     ],
 )
 def test_a_damaged_history_is_kept_and_a_new_one_used(
-    how: str, damage: Damage, make: Callable[[str], Path], opened: Opened, script: Script, wait: Wait
+    how: str, damage: Damage, *, make: Callable[[str], Path], opened: Opened, script: Script, wait: Wait
 ) -> None:
     path = make(how)
     damage(path)
