@@ -208,8 +208,10 @@ def _shoot_help(studio: Studio) -> None:
     pages = studio.window.findChild(HelpWindow)
     assert pages is not None
     studio.shoot("help", pages)
+    for name in ("drafter", "statistics", "privacy", "troubleshooting"):
+        pages.open_page(name)
+        studio.shoot(f"help-{name}", pages)
     pages.open_page("drafter")
-    studio.shoot("help-drafter", pages)
     pages.search.setText("tokens per round")
     studio.shoot("help-search", pages)
     pages.close()
@@ -217,8 +219,10 @@ def _shoot_help(studio: Studio) -> None:
 
 def _shoot_dialogs(studio: Studio) -> None:
     from app.crash import report  # noqa: PLC0415
+    from app.licences import components  # noqa: PLC0415
     from app.views.about import AboutDialog  # noqa: PLC0415
     from app.views.dialogs import TextDialog  # noqa: PLC0415
+    from app.views.licences_dialog import LicencesDialog  # noqa: PLC0415
     from app.views.settings_dialog import SettingsDialog  # noqa: PLC0415
 
     chat = studio.window.chats.show_settings()
@@ -235,8 +239,13 @@ def _shoot_dialogs(studio: Studio) -> None:
         studio.shoot(f"settings-{settings.list.item(row).text().lower()}", settings)
     settings.close()
     about = AboutDialog(studio.s.theme, studio.window)
+    about.show()
     studio.shoot("about", about)
     about.close()
+    licences = LicencesDialog(studio.s.theme, components(), studio.window)
+    licences.show()
+    studio.shoot("licences", licences)
+    licences.close()
     _shoot_help(studio)
     studio.window.show_report(report(KeyError("example")))
     dialog = studio.window.findChild(TextDialog)
