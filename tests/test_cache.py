@@ -6,7 +6,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from engine.cache import ALIGN, ROLLBACK_ROWS, ConvCache, KVCache, LayerCache
+from engine.cache import ALIGN, ROLLBACK_ROWS, Cache, ConvCache, KVCache, LayerCache
 from tests.support import PROMPT, cache_distance, prefilled, run, tiny
 
 
@@ -117,3 +117,82 @@ def test_marks_survive_a_block_and_a_single_row() -> None:
     target.restore(mark)
     target.forward(mx.array([1, 2, 3]))
     assert cache_distance(target, reference) < 1e-4
+
+
+def test_a_snapshot_of_all_keys_is_gone_after_a_restart() -> None:
+    """A windowed cache brings its keys along in the snapshot; one that keeps all rows in place cannot."""
+    for window, there in ((None, False), (8, True)):
+        layer = LayerCache(window, 4)
+        layer.kv.append(rows(0, 5), rows(0, 5))
+        snapshot = layer.snapshot()
+        assert layer.can_rewind(snapshot)
+        layer.restart(2 * ALIGN)
+        assert layer.can_rewind(snapshot) is there
+        if there:
+            layer.rewind(snapshot)
+            kept = layer.kv.rows()
+            assert kept is not None
+            assert kept[0][0, 0, :, 0].tolist() == [0, 1, 2, 3, 4]
+        else:
+            with pytest.raises(ValueError, match="gone"):
+                layer.rewind(snapshot)
+            assert layer.offset == 2 * ALIGN
+
+
+def test_an_empty_cache_has_no_rows_and_no_size() -> None:
+    layer = LayerCache(None, 4)
+    cache = Cache([layer])
+    assert layer.kv.rows() is None
+    assert (cache.offset, cache.nbytes) == (0, 0)
+    layer.kv.append(rows(0, 3), rows(0, 3))
+    assert cache.nbytes == sum(array.nbytes for array in cache.arrays) > 0
+
+
+def test_a_mark_is_gone_back_to_without_a_copy() -> None:
+    cache = Cache([LayerCache(8, 4), LayerCache(None, 4)])
+    for layer in cache.layers:
+        layer.kv.append(rows(0, 5), rows(0, 5))
+        layer.mlp_conv.extend(mx.arange(5, dtype=mx.float32).reshape(1, 5, 1))
+    marks = cache.mark()
+    for layer in cache.layers:
+        layer.kv.append(rows(5, 4), rows(5, 4))
+        layer.mlp_conv.extend(mx.ones((1, 4, 1)))
+    cache.restore(marks)
+    assert cache.offset == 5
+    assert [layer.mlp_conv.state(1).flatten().tolist() for layer in cache.layers] == [[2, 3, 4]] * 2
+
+
+def test_a_long_call_s_inputs_are_let_go_of_but_for_those_a_cut_may_need() -> None:
+    conv = ConvCache(3)
+    conv.compact()
+    assert list(conv.arrays) == []
+    conv.extend(mx.arange(500, dtype=mx.float32).reshape(1, 500, 1))
+    conv.trim(2)
+    conv.compact()
+    (kept,) = conv.arrays
+    assert kept.shape[1] == 3 + ROLLBACK_ROWS
+    conv.trim(ROLLBACK_ROWS)
+    assert conv.state(1).flatten().tolist() == [463, 464, 465]
+    conv.compact()
+    assert conv.arrays == (kept,)
+
+
+def test_a_windowed_snapshot_before_the_first_row_holds_none() -> None:
+    layer = LayerCache(8, 4)
+    empty = layer.snapshot()
+    assert list(empty.arrays) == []
+    layer.kv.append(rows(0, 3), rows(0, 3))
+    layer.rewind(empty)
+    assert layer.offset == 0
+    assert layer.kv.rows() is None
+
+
+def test_layers_are_cut_together() -> None:
+    cache = Cache([LayerCache(8, 4), LayerCache(None, 4)])
+    for layer in cache.layers:
+        layer.kv.append(rows(0, 9), rows(0, 9))
+        for conv in layer.convs:
+            conv.extend(mx.arange(9, dtype=mx.float32).reshape(1, 9, 1))
+    cache.trim(4)
+    assert [layer.offset for layer in cache.layers] == [5, 5]
+    assert all(conv.state(1).flatten().tolist() == [2, 3, 4] for layer in cache.layers for conv in layer.convs)

@@ -85,7 +85,7 @@ def read_downloads(journals: Path) -> list[StoredDownload]:
             plan = plan_from_json(state.plan)
             with suppress(HubError):
                 plan = refresh_plan(plan, path)
-        except (HubError, OSError, KeyError, TypeError, ValueError):
+        except (HubError, OSError, KeyError, TypeError, ValueError, AttributeError, OverflowError):
             continue  # Not ours, or of a later version: left alone.
         progress = at_rest(path.stem, plan, "failed" if ending == "failed" else "paused")
         reason, cure, code = (state.state.get(key) for key in ("reason", "cure", "code"))

@@ -229,7 +229,7 @@ def read_journal(path: Path) -> JournalState:
             value = json.loads(line)
             if isinstance(value, dict):
                 _apply(state, keys, cast("dict[str, Any]", value))
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
             continue
     for record in state.files.values():
         record.runs = _merge(record.runs)
@@ -238,14 +238,17 @@ def read_journal(path: Path) -> JournalState:
 
 def _apply(state: JournalState, keys: dict[int, FileRecord], line: dict[str, Any]) -> None:
     if "plan" in line:
-        state.plan, key = line["plan"], line["key"]
+        plan, key = cast("object", line["plan"]), str(line["key"])
+        if not isinstance(plan, dict):
+            raise TypeError("no plan")
         if key != state.key:
             state.done.clear()
-        state.key, state.device = key, line.get("device")
+        state.plan, state.key, state.device = cast("dict[str, Any]", plan), key, line.get("device")
     elif "state" in line:
         state.state = line
     elif "file" in line:
-        record = FileRecord(int(line["k"]), int(line["size"]), max(1, int(line["chunk"])), str(line["identity"]))
+        size, chunk = max(0, int(line["size"])), max(1, int(line["chunk"]))
+        record = FileRecord(int(line["k"]), size, chunk, str(line["identity"]))
         keys[record.key] = state.files[str(line["file"])] = record
     elif "done" in line:
         entry = FileEntry(int(line["size"]), str(line["sha256"]), str(line["identity"]), int(line["mtime_ns"]))

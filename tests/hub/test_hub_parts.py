@@ -1,9 +1,8 @@
-"""The small parts: chunk map, journal, rates, the bandwidth cap's grammar."""
+"""The small parts: chunk map, rates, the bandwidth cap's grammar."""
 
 from __future__ import annotations
 
 import random
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -11,7 +10,6 @@ from hypothesis import strategies as st
 
 from engine.errors import UserError
 from engine.hub.chunks import ChunkMap, Claim
-from engine.hub.journal import Journal, read_journal
 from engine.hub.limiter import parse_rate
 from engine.hub.meter import RateMeter
 
@@ -49,47 +47,6 @@ def test_bytes_out_of_place_are_a_bug() -> None:
     chunks = ChunkMap(100, 10)
     with pytest.raises(ValueError, match="does not follow"):
         chunks.wrote(25, 3)
-
-
-def test_a_journal_remembers_what_was_noted(tmp_path: Path) -> None:
-    path = tmp_path / "j.jsonl"
-    journal = Journal(path)
-    journal.begin({"files": []}, "key", 1)
-    record = journal.start_file("ünï.safetensors", size=95, chunk=10, identity="abc")
-    for chunk in (0, 1, 2, 9):
-        journal.full(record, chunk)
-    journal.part(record, 4, 7)
-    journal.pin(record, "etag")
-    journal.close()
-    for _ in range(2):  # opening rewrites the file; what it says stays the same
-        state = read_journal(path)
-        found = state.files["ünï.safetensors"]
-        chunks = found.chunks()
-        assert (chunks.done, chunks.frontier, found.etag) == (30 + 5 + 7, 30, "etag")
-        assert list(chunks.full_runs()) == [(0, 3), (9, 1)]
-        Journal(path).close()
-    assert (state.plan, state.key, state.state) == ({"files": []}, "key", {"state": "running"})
-
-
-@given(cut=st.integers(0, 400))
-def test_a_journal_torn_anywhere_claims_nothing_that_was_not_noted(
-    cut: int, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    path = tmp_path_factory.mktemp("journal") / "j.jsonl"
-    journal = Journal(path)
-    journal.begin({}, "key", 1)
-    first = journal.start_file("a", size=100, chunk=10, identity="old")
-    for chunk in range(5):
-        journal.full(first, chunk)
-    second = journal.start_file("a", size=100, chunk=10, identity="new")
-    journal.full(second, 7)
-    journal.close()
-    # Torn by a full disk, and gone on with: the lines that follow are about the second version.
-    path.write_bytes(path.read_bytes()[:cut] + b'\n{"k":%d,"c":8}' % second.key)
-    record = read_journal(path).files.get("a")
-    if record is not None:
-        runs = set(record.chunks().full_runs())
-        assert runs <= ({(7, 2), (8, 1)} if record.identity == "new" else {(0, n) for n in range(1, 6)})
 
 
 @pytest.mark.parametrize(
