@@ -37,8 +37,8 @@ class _Fence:
 
 
 def unified(text: str) -> str:
-    """`text` with one kind of line end, as `MarkdownDocument.source` has it."""
-    return text.replace("\r\n", "\n").replace("\r", "\n")
+    """`text` with one kind of line end and no null characters, as `MarkdownDocument.source` has it."""
+    return text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd")
 
 
 class MarkdownDocument:
@@ -134,7 +134,8 @@ class MarkdownDocument:
         offsets = _line_offsets(tail, self._open_at)
         tokens = self._markdown.parse(shown)
         self._rewind(cursor)
-        frozen, opened, line, number = _split(tokens, shown, self._next_number)
+        unfinished = not final and not tail.startswith(shown + "\n")
+        frozen, opened, line, number = _split(tokens, shown, self._next_number, unfinished=unfinished)
         first = self._next_number
         if frozen:
             writer = self._writer(cursor, offsets, self._frozen_fresh, first)
@@ -256,9 +257,12 @@ def _presentable(tail: str) -> str:
 
 
 def _split(
-    tokens: Sequence[Token], text: str, number: int | None
+    tokens: Sequence[Token], text: str, number: int | None, *, unfinished: bool
 ) -> tuple[Sequence[Token], Sequence[Token], int, int | None]:
     """What is final and what may still change.
+
+    Args:
+        unfinished: more of the last line is to come.
 
     Returns:
         the tokens of both, the line at which the second starts, and the number of the first item of the ordered
@@ -271,6 +275,13 @@ def _split(
     opened = tokens[cut:]
     head = opened[0]
     assert head.map is not None
+    lines = text.split("\n")
+    if unfinished and len(starts) > 1 and head.map[0] == len(lines) - 1 and lines[-2].strip():
+        # That line may yet turn out to belong to the block above it.
+        cut = starts[-2]
+        before = tokens[cut].map
+        assert before is not None
+        return tokens[:cut], tokens[cut:], before[0], number if cut == 0 else None
     if head.type == "fence" and _closed(head, text):
         return tokens, (), head.map[1], None
     if head.type not in ("bullet_list_open", "ordered_list_open"):
