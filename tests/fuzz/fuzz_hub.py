@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +13,11 @@ from unittest import mock
 from urllib.parse import urlsplit
 
 import httpx2
+from fuzz_paths import folder, told
+from guard import confined
 from hypothesis import strategies as st
 
+from engine.errors import UserError
 from engine.hub.client import HubClient
 from engine.hub.context import TransferSettings
 from engine.hub.manager import DownloadManager
@@ -185,6 +189,44 @@ class Wire:
 
     def client(self) -> httpx2.AsyncClient:
         return httpx2.AsyncClient(transport=httpx2.MockTransport(self.answer), timeout=None)
+
+
+def hub_plan(hub: MadeUpHub, request: PlanRequest) -> None:
+    """Any answers make a plan of files below its folder, or a message; nothing is written."""
+    home = folder() / "hub"
+    home.mkdir(exist_ok=True)
+
+    def run() -> None:
+        try:
+            made = asyncio.run(plan(home, request))
+        except UserError as error:
+            told(error)
+            return
+        target = home / "models" / REPO
+        assert made.target == target
+        assert all((target / file.path).resolve().is_relative_to(target) for file in made.files)
+        assert all(0 <= file.size < 1 << 63 for file in made.files)
+
+    with confined():
+        connected(hub, run)
+    assert list(home.iterdir()) == []
+
+
+def hub_download(hub: MadeUpHub, request: PlanRequest) -> None:
+    """Any answers end in a download or a message; nothing is written outside of its folders."""
+    home = folder() / "downloads"
+
+    def run() -> None:
+        try:
+            assert asyncio.run(download(home, request)) in ("ready", "failed", "paused")
+        except UserError as error:
+            told(error)
+
+    try:
+        with confined(home):
+            connected(hub, run)
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
 
 
 def connected(hub: MadeUpHub, run: Callable[[], Any]) -> Wire:

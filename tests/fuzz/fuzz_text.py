@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from contextlib import suppress
 from functools import cache
 
 from fuzz_paths import told
-from guard import confined
-from PySide6.QtGui import QGuiApplication, QTextDocument
 from text_fixtures import MARKERS, inkling_tokenizer
 
-from app.composition import application
-from app.theme import Theme
-from app.views.chat.look import Look
-from app.views.chat.markdown import safe_link
-from app.views.chat.markdown_document import MarkdownDocument
 from engine.errors import UserError
 from engine.events import TextDelta, ToolCallReady
 from engine.text import parse_messages
@@ -72,32 +64,3 @@ def messages(data: bytes) -> None:
             parse_messages(document)
         except UserError as error:
             told(error)
-
-
-def markdown(data: bytes) -> None:
-    """As one text and in two pieces: the same, nothing is loaded, and every link is harmless."""
-    text = data.decode("utf-8", "replace")
-    whole, streamed = MarkdownDocument(QTextDocument(), look()), MarkdownDocument(QTextDocument(), look())
-    with confined():
-        whole.append(text)
-        for piece in (text[: len(text) // 2], text[len(text) // 2 :]):
-            streamed.append(piece)
-            streamed.flush()
-        for document in (whole, streamed):
-            document.flush(final=True)
-    assert whole.source == streamed.source
-    assert whole.document.toPlainText() == streamed.document.toPlainText()
-    assert all(safe_link(link) for link in whole.links())
-
-
-@cache
-def look() -> Look:
-    _qt()
-    return Look.of(Theme("light"))
-
-
-@cache
-def _qt() -> QGuiApplication:
-    """An application must be there, and stay, for fonts to be."""
-    os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
-    return application([])

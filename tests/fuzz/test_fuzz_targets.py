@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from fuzz_targets import CORPUS, TARGETS, seeds
+from fuzz_targets import CORPUS, TARGETS, load, seeds
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,12 +15,12 @@ DAMAGE = st.lists(st.tuples(st.integers(0, 1_000_000), st.binary(max_size=6), st
 
 @pytest.mark.parametrize(("name", "path"), FILES, ids=[f"{name}-{path.name}" for name, path in FILES])
 def test_seeds_and_findings(name: str, path: Path) -> None:
-    TARGETS[name](path.read_bytes())
+    load(name)(path.read_bytes())
 
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_damaged_seeds(name: str) -> None:
-    read = TARGETS[name]
+    read = load(name)
 
     @settings(max_examples=60)
     @given(st.sampled_from([path.read_bytes() for path in seeds(name)]), DAMAGE)
