@@ -23,10 +23,9 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.composition import Gui, choose_model
+from app.composition import Gui, choose_model, run
 from app.display import NoDisplay, check_display
 from app.engine_host import LoadRequest, OpenModel, Progress
-from app.gui import run_gui
 from app.motion import system_reduces_motion
 from app.power import SleepGuard, inhibitor
 from app.scripted import Said, Script, ScriptedModel, scripted_loader
@@ -370,9 +369,8 @@ def test_damaged_window_state_is_ignored(gui: Gui) -> None:
         assert gui.window.restore_state(state) is None
 
 
-def test_the_whole_program_runs_and_ends(qapp: QApplication, script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_whole_program_runs_and_ends(qapp: QApplication, script: Script) -> None:
     script.rate, script.answers = 100, lambda _m: Said(LONG)
-    monkeypatch.setattr("app.composition.Checkpoint", scripted_loader(script))
     seen: list[str] = []
 
     def window() -> MainWindow:
@@ -389,7 +387,7 @@ def test_the_whole_program_runs_and_ends(qapp: QApplication, script: Script, mon
     QTimer.singleShot(400, type_prompt)
     QTimer.singleShot(1200, leave)
     began = time.monotonic()
-    assert run_gui(["-m", "."]) == 0
+    assert run(["-m", "."], loader=scripted_loader(script)) == 0
     assert time.monotonic() - began < 6
     assert seen == ["streaming"]
     history = History.open(user_paths().data / "history.sqlite3")
