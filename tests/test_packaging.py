@@ -1,4 +1,4 @@
-"""What the bundle is made of, and lints of what runs on other machines only: the macOS side and the workflows."""
+"""What the bundle is made of, and lints of what runs on other machines only: the macOS side."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import sys
 import zlib
 from importlib.metadata import Distribution
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -22,7 +21,6 @@ PACKAGING = ROOT / "packaging"
 LINUX = PACKAGING / "linux"
 SPEC = (PACKAGING / "inkstand.spec").read_text(encoding="utf-8")
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
-WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 SCRIPTS = sorted(PACKAGING.rglob("*.sh"))
 HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 
@@ -465,7 +463,7 @@ def test_the_tarball_leaves_another_command_of_that_name_alone(unpacked: Path, t
     assert "--remove" in wrong.stderr
 
 
-# -- scripts and workflows -----------------------------------------------------------------------
+# -- scripts -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
@@ -475,45 +473,6 @@ def test_scripts_are_executable_and_parse(script: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert script.read_text(encoding="utf-8").startswith("#!/bin/sh\n")
     assert re.search(r"^set -eu$", script.read_text(encoding="utf-8"), re.MULTILINE)
-
-
-def steps(workflow: dict[str, Any]) -> list[dict[str, Any]]:
-    return [step for job in workflow["jobs"].values() for step in job["steps"]]
-
-
-@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
-def test_workflows_call_what_exists_with_least_rights(path: Path) -> None:
-    workflow = yaml.safe_load(path.read_text(encoding="utf-8"))
-    targets = set(re.findall(r"^([a-z-]+):", MAKEFILE, re.MULTILINE))
-    commands = "\n".join(step.get("run", "") for step in steps(workflow))
-    called = set(re.findall(r"\bmake ([a-z-]+)", commands))
-    assert called
-    assert called <= targets
-    for script in re.findall(r"packaging/\S+\.sh", commands):
-        assert (ROOT / script) in SCRIPTS
-    # Values that outsiders choose (titles, branches) would be run as commands if they were pasted into one.
-    assert "${{" not in commands
-    assert workflow["permissions"] == {"contents": "read"}
-    for name, job in workflow["jobs"].items():
-        assert job.get("permissions", {}) == ({"contents": "write"} if name == "release" else {})
-    for step in steps(workflow):
-        if "uses" in step:
-            assert re.fullmatch(r"actions/[a-z-]+@v\d+", step["uses"])
-        if step.get("uses", "").startswith("actions/checkout"):
-            assert step["with"]["persist-credentials"] is False
-
-
-def test_both_systems_are_checked_and_bundled() -> None:
-    assert [path.name for path in WORKFLOWS] == ["bundle.yml", "ci.yml"]
-    for path in WORKFLOWS:
-        text = path.read_text(encoding="utf-8")
-        assert "macos-" in text
-        assert "ubuntu-" in text
-    bundle = yaml.safe_load(WORKFLOWS[0].read_text(encoding="utf-8"))["jobs"]["macos"]["steps"]
-    signing = next(step for step in bundle if "sign.sh" in step.get("run", ""))
-    assert signing["if"] == "env.SIGNED == 'true'"
-    order = [signing["run"].index(name) for name in ("sign.sh", "self_test.sh", "notarize.sh")]
-    assert order == sorted(order)
 
 
 def test_each_file_has_its_line_in_the_map() -> None:
