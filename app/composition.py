@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import sqlite3
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -157,8 +158,12 @@ def _open_history(path: Path, notices: list[str]) -> History:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         history = History.open(path, busy_timeout_s=BUSY_S)
-    except (UserError, OSError) as error:
-        notices.append(f"{error} Chats of this run are not kept.")
+    except (UserError, OSError, sqlite3.Error) as error:
+        # Whatever somebody did to the file: it is left alone, and the program starts.
+        why = (
+            sentence_of(error) if isinstance(error, UserError) else f"The chat history {path} cannot be used ({error})."
+        )
+        notices.append(f"{why} Chats of this run are not kept.")
         return History.in_memory()
     notices.extend(history.notices)
     return history

@@ -164,8 +164,8 @@ def _take(folder: Path, lock: int) -> Instance:
 
 def _address(folder: Path) -> Path | None:
     """A place for the socket, whose path must be short, unlike those of data folders. None where there is none."""
-    base = Path(tempfile.gettempdir()) / f"inkstand-{os.getuid()}"
     try:
+        base = Path(tempfile.gettempdir()) / f"inkstand-{os.getuid()}"
         base.mkdir(mode=0o700, exist_ok=True)
         found = base.lstat()
     except OSError:

@@ -101,6 +101,8 @@ class Messages:
                 connection.execute(
                     "UPDATE chats SET title = ? WHERE id = ?", (derive_title(storable(content)), chat_id)
                 )
+            # Left in the composer earlier and sent now: a crash must not bring it back there.
+            connection.execute("DELETE FROM unsent WHERE chat_id = ?", (chat_id,))
             return self._add(connection, chat_id, leaf, role, content)
 
     def edit(self, message_id: int, content: str) -> Message:

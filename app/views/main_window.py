@@ -259,7 +259,10 @@ class MainWindow(QMainWindow):
 
     def _opened(self, chat: Chat | None, _path: Sequence[Message]) -> None:
         self.sidebar.select(None if chat is None else chat.id)
-        self.setWindowTitle("Inkstand" if chat is None else f"{chat.display_title} – Inkstand")
+        history = self._s.history
+        # A notice goes away; this stays.
+        kept = " (read-only)" if history.read_only else "" if history.database.path else " (chats are not kept)"
+        self.setWindowTitle(f"Inkstand{kept}" if chat is None else f"{chat.display_title} – Inkstand{kept}")
         self.model.show_switches()
 
     # -- messages -----------------------------------------------------------------------------

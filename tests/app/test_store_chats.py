@@ -246,3 +246,11 @@ def test_titles_of_copies() -> None:
 )
 def test_file_names_from_titles(title: str, name: str) -> None:
     assert suggested_name(title, ".md") == name
+
+
+def test_what_was_left_in_the_composer_and_is_sent_is_not_left_there(history: History) -> None:
+    chat, other = history.chats.create(), history.chats.create()
+    for each in (chat, other):
+        history.chats.set_unsent(each.id, "almost")
+    history.messages.send(chat.id, "almost")
+    assert (history.chats.unsent(chat.id), history.chats.unsent(other.id)) == ("", "almost")

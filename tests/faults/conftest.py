@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,14 +21,22 @@ __all__ = ["gui", "no_widget_left", "opened", "qapp", "qapp_cls", "script", "the
 
 
 @pytest.fixture
-def small_disk(inkstand_home: Path) -> disks.SmallDisk:
+def small_disk(inkstand_home: Path) -> Iterator[disks.SmallDisk]:
     """A disk of 4 MB with all of the user's directories on it; needs root."""
     with disks.small(inkstand_home) as disk:
         yield disk
 
 
 @pytest.fixture
-def read_only() -> disks.ReadOnly:
+def public_folder() -> Iterator[Path]:
+    """A folder that every user can look into, unlike those of pytest."""
+    with tempfile.TemporaryDirectory(prefix="inkstand-public-") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+@pytest.fixture
+def read_only() -> Iterator[disks.ReadOnly]:
     """Makes folders read-only until the end of the test."""
     with disks.read_only() as make:
         yield make

@@ -309,3 +309,23 @@ def test_a_history_that_becomes_damaged_while_it_is_open(make, opened: Opened, s
     assert "new chat history was started" in said(gui)
     with closing(History.open(path)) as history:
         assert history.notices == ()
+
+
+def test_an_old_history_that_cannot_be_brought_up_to_date_is_left_alone(opened: Opened, script: Script) -> None:
+    """Somebody has made a table by hand that an update wants to make."""
+    from kill_migrate import VERSIONS, make_old, rows
+
+    path = user_paths().data / "history.sqlite3"
+    path.parent.mkdir()
+    make_old(path, VERSIONS[-1])
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE unsent (mine TEXT)")
+        connection.commit()
+    before = rows(path)
+    gui = opened(scripted_loader(script))
+    assert str(path) in said(gui)
+    assert "Chats of this run are not kept" in said(gui)
+    send(gui, "hello")
+    assert shown(gui) == ["hello"]
+    opened.close(gui)
+    assert rows(path) == before

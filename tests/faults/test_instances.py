@@ -141,16 +141,14 @@ def test_one_of_another_user_on_another_machine_is_named(tmp_path: Path) -> None
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
-def test_the_lock_of_another_user_is_seen(tmp_path: Path) -> None:
+def test_the_lock_of_another_user_is_seen(public_folder: Path) -> None:
     program = (
         "import os, sys; from pathlib import Path; from app.instance import claim; os.setuid(65534)\n"
         "try:\n    claim(Path(sys.argv[1]), answer_s=0.05, leave_s=0.1)\nexcept Exception as error:\n    print(error)\n"
     )
-    for parent in (tmp_path, *tmp_path.parents[:3]):
-        parent.chmod(0o755)
-    with holder(tmp_path) as process:
+    with holder(public_folder) as process:
         done = subprocess.run(
-            [sys.executable, "-c", program, str(tmp_path)], cwd=ROOT, capture_output=True, text=True, check=True
+            [sys.executable, "-c", program, str(public_folder)], cwd=ROOT, capture_output=True, text=True, check=True
         )
         assert f"process {process.pid} of root" in done.stdout
 
@@ -256,3 +254,20 @@ def test_a_stopped_program_is_named_and_the_history_left_alone(inkstand_home: Pa
         assert f"process {process.pid}" in errors
         assert "its window does not answer" in errors
     assert sorted(path.name for path in user_paths().data.iterdir()) == [LOCK]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=["kill", "end of the session"])
+def test_being_asked_to_end_is_quitting(number: signal.Signals, inkstand_home: Path) -> None:
+    program = start()
+    try:
+        until_open(program)
+        # Once it answers, its event loop runs.
+        assert claim(user_paths().data, answer_s=60) is None
+        program.send_signal(number)
+        _, errors = program.communicate(timeout=60)
+        assert program.returncode == 0, errors
+    finally:
+        program.kill()
+        program.wait()
+    settings = json.loads((user_paths().config / "settings.json").read_text())
+    assert settings["window_state"], "quitting keeps the window's places"

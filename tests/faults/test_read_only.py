@@ -26,7 +26,7 @@ from engine.hub.manager import DownloadManager
 from engine.hub.manifest import FileEntry, Manifest
 from engine.hub.storage import remove_model, verify_model
 from engine.installed import open_library, read_facts
-from engine.paths import user_paths
+from engine.paths import HOME, user_paths
 
 TINY = Path(__file__).parents[1] / "data" / "inkling-tiny"
 ROOT = Path(__file__).parents[2]
@@ -53,6 +53,7 @@ def test_chats_in_a_read_only_folder_can_be_read(
     gui = opened(scripted_loader(script))
     assert "cannot be written" in said(gui)
     assert "make the file and its folder writable" in said(gui)
+    assert gui.window.windowTitle() == "Inkstand (read-only)"
     entry = gui.services.history.chats.list()[0]
     gui.window.chats.open(entry.id)
     assert shown(gui) == ["kept"]
@@ -91,6 +92,7 @@ def test_the_first_start_with_a_folder_that_cannot_be_written(
     assert str(user_paths().data) in said(gui)
     send(gui, "hello")
     assert shown(gui) == ["hello"]
+    assert gui.window.windowTitle() == "hello – Inkstand (chats are not kept)"
 
 
 def test_a_file_where_the_data_folder_should_be(
@@ -125,16 +127,14 @@ def test_settings_that_cannot_be_written_hold_for_this_run(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
-def test_chats_of_another_user(tmp_path: Path) -> None:
+def test_chats_of_another_user(public_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(HOME, str(public_folder))
     path = make_history()
     program = (
         "import os, sys; from pathlib import Path; from app.store.history import History; os.setuid(65534)\n"
         "history = History.open(Path(sys.argv[1])); print(history.read_only, *history.notices)\n"
         "print(history.messages.path(history.chats.list()[0].id)[0].content)\n"
     )
-    for parent in (path.parent, *path.parents):
-        if parent.stat().st_mode & 0o005 != 0o005 and parent != Path("/"):
-            parent.chmod(0o755)
     done = subprocess.run(
         [sys.executable, "-c", program, str(path)], cwd=ROOT, capture_output=True, text=True, check=False
     )
