@@ -12,6 +12,7 @@ from engine.cli.loading import load_engine
 from engine.cli.quantize_report import measure, planned_bytes, write
 from engine.cli.terminal import Terminal
 from engine.errors import HeadError
+from engine.wording import counted
 
 if TYPE_CHECKING:
     import mlx.core as mx
@@ -88,7 +89,8 @@ def run(args: argparse.Namespace) -> int:
         }
         terminal.json(report)
     else:
-        terminal.note(f"{len(prompts)} prompts, greedy, {drafts} drafts per round, {args.draft_schedule} schedule")
+        asked, made = counted(len(prompts), "prompt"), counted(drafts, "draft")
+        terminal.note(f"{asked}, greedy, {made} per round, {args.draft_schedule} schedule")
         terminal.write(_table(rows, engine.head.wiring))
     return 0
 

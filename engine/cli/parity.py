@@ -11,6 +11,7 @@ from engine.cli.bench_options import add_json, model_json, numbers, write_json
 from engine.cli.loading import load_engine
 from engine.cli.terminal import Terminal
 from engine.errors import HeadError
+from engine.wording import counted
 
 if TYPE_CHECKING:
     from engine.bench.parity import Difference, Parity
@@ -74,7 +75,8 @@ def as_text(parity: Parity, asked: int) -> str:
     text = table(["", "tokens compared", "near-ties decided again", "differences"], rows)
     text += "".join(_explanation(difference) + "\n" for difference in parity.differences)
     fewer = "" if parity.plain_tokens >= asked else f"; the prompts gave no more, of {asked} asked for"
-    return f"{text}{parity.plain_tokens} tokens of {parity.prompts} prompts{fewer}: {_verdict(parity)}\n"
+    compared = f"{counted(parity.plain_tokens, 'token')} of {counted(parity.prompts, 'prompt')}"
+    return f"{text}{compared}{fewer}: {_verdict(parity)}\n"
 
 
 def _verdict(parity: Parity) -> str:

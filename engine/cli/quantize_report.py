@@ -87,7 +87,8 @@ def write(rows: Sequence[Quality], texts: Sequence[Text], drafts: int, terminal:
         }
         terminal.json(report)
         return
-    terminal.note(f"{counted(len(texts), 'answer')} of the model as it is, {tokens} tokens, {drafts} drafts per round")
+    shown = f"{counted(len(texts), 'answer')} of the model as it is, {counted(tokens, 'token')}"
+    terminal.note(f"{shown}, {counted(drafts, 'draft')} per round")
     lines = [f"{'the rest':<10}{'in memory':>11}{'same choice':>13}{'tokens/round':>14}"]
     for row in rows:
         name = "as it is" if row.bits is None else f"{row.bits}-bit"
