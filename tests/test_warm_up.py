@@ -30,8 +30,8 @@ def test_loading_ends_with_a_step_of_each_kind(monkeypatch: pytest.MonkeyPatch, 
     shares = [share for share, _ in seen]
     assert shares == sorted(shares)
     prepared = [share for share, text in seen if text == MESSAGE]
-    # Prefill, a plain step and a sampled one; with a head also a round.
-    assert len(prepared) == (4 if engine.head else 3)
+    # Prefill, a plain step, a round of every number of drafts, a sampled step.
+    assert len(prepared) == 3 + engine.head_depths
     assert 0.5 < prepared[0] < prepared[-1] < 1
     assert seen[-1][1] == MESSAGE
 
@@ -49,7 +49,7 @@ def test_the_steps_read_many_rows_one_row_and_a_round(monkeypatch: pytest.Monkey
     monkeypatch.setattr(engine.backbone, "embed", counted)
     on_a_gpu(monkeypatch)
     warm_up(engine.backbone, engine.head, lambda share, text: None)
-    assert {1, engine.head.depths + 1} < set(rows)
+    assert {*range(1, engine.head.depths + 2)} < set(rows)
     assert max(rows) > 16
 
 

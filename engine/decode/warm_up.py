@@ -53,7 +53,8 @@ def _steps(backbone: Backbone, head: MTPHead | None) -> list[Callable[[], object
 
     greedy, sampled = GenerationOptions(), GenerationOptions(temperature=1.0, top_p=0.95, seed=0)
     most = 0 if head is None else head.depths
-    return [prefill, step(greedy, 0), *([step(greedy, most)] if most else []), step(sampled, most)]
+    # Every number of drafts, as compiled layers are described anew for each number of rows.
+    return [prefill, *(step(greedy, drafts) for drafts in range(most + 1)), step(sampled, most)]
 
 
 def _ignore(hidden: mx.array, ids: Sequence[int]) -> None:
