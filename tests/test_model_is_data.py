@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import re
 import shutil
 import subprocess
 import sys
@@ -13,31 +14,23 @@ from pathlib import Path
 import pytest
 from support import TINY
 
+from engine.errors import UserError
+from engine.loaded import Engine
+
+ROOT = Path(__file__).parents[1]
 WATCH = """
-import json, os, sys
-seen = []
-def watch(event, arguments):
-    if event == "open" and arguments[0] is not None and not isinstance(arguments[0], int):
-        path, mode, flags = arguments
-        writing = any(c in (mode or "") for c in "wax+") if mode else bool((flags or 0) & (os.O_WRONLY | os.O_RDWR))
-        seen.append(["write" if writing else "read", os.fsdecode(path)])
-    elif event == "subprocess.Popen":
-        seen.append([event, str(arguments[0])])
-    elif event.split(".")[0] in ("socket", "pickle", "shutil", "ftplib", "urllib"):
-        seen.append([event, ""])
-    elif event in {"os." + name for name in "system exec posix_spawn remove rename mkdir link symlink".split()}:
-        seen.append([event, os.fsdecode(arguments[0])])
-sys.addaudithook(watch)
-sys.argv[0] = "inkstand"
-from engine.cli.main import main
-code = main(sys.argv[1:])
-sys.stderr.write("WATCHED" + json.dumps(seen))
+import json, sys
+from pathlib import Path
+from guard import guard
+home, data, *line = sys.argv[1:]
+sys.argv = ["inkstand", *line]
+notes = guard()
+with notes.watch(writable=[Path(home)], data=Path(data)):
+    from engine.cli.main import main
+    code = main(line)
+sys.stderr.write("WATCHED" + json.dumps([notes.seen, notes.read]))
 raise SystemExit(code)
 """
-
-
-FINE = {os.devnull, "/usr/bin/vm_stat"}
-"""What asks macOS how much memory is free."""
 
 
 class Bomb:
@@ -66,36 +59,75 @@ def armed(tmp_path: Path) -> tuple[Path, Path]:
     return directory, mark
 
 
-@pytest.mark.parametrize("command", ["generate", "inspect"])
+COMMANDS = {
+    "generate": ["generate", "-m", "MODEL", "-n", "6", "-p", "a"],
+    "inspect": ["inspect", "MODEL"],
+    "plan-memory": ["plan-memory", "MODEL", "--check"],
+    "convert": ["convert", "MODEL", "HOME/converted", "-q", "8"],
+    "models": ["models", "list"],
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
 def test_nothing_of_it_runs_connects_or_writes_elsewhere(
-    command: str, armed: tuple[Path, Path], inkstand_home: Path
+    command: str, armed: tuple[Path, Path], inkstand_home: Path, tmp_path: Path
 ) -> None:
     directory, mark = armed
+    if command == "models":
+        library = inkstand_home / "data" / "models" / "somebody"
+        library.mkdir(parents=True)
+        directory = directory.rename(library / "model")
     before = {path: path.stat().st_mtime_ns for path in directory.rglob("*")}
-    line = (
-        ["inspect", str(directory)]
-        if command == "inspect"
-        else ["generate", "-m", str(directory), "-n", "6", "-p", "a"]
-    )
-    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", WATCH, *line],
+    line = [word.replace("MODEL", str(directory)).replace("HOME", str(inkstand_home)) for word in COMMANDS[command]]
+    done = started(line, directory, inkstand_home, tmp_path)
+    assert done.returncode == 0, done.stderr[-2000:]
+    seen, read = json.loads(done.stderr.split("WATCHED", 1)[1])
+    assert not mark.exists()
+    assert seen == []
+    assert {path: path.stat().st_mtime_ns for path in directory.rglob("*")} == before
+    names = {Path(path).name for path in read if Path(path).parent == directory}
+    assert "config.json" in names
+    assert {Path(name).suffix for name in names} <= {".json", ".safetensors", ".jinja"}
+    if command == "convert":
+        made = {path.suffix for path in (inkstand_home / "converted").iterdir()}
+        assert made <= {".json", ".safetensors", ".jinja", ".txt", ".md", ""}
+
+
+def started(line: list[str], inside: Path, home: Path, scratch: Path) -> subprocess.CompletedProcess[str]:
+    """A command that is watched, with the model's own folder as the current one."""
+    script = scratch / "watch" / "watched.py"
+    script.parent.mkdir(exist_ok=True)
+    script.write_text(WATCH, encoding="utf-8")
+    paths = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
+    return subprocess.run(
+        [sys.executable, script, home, inside, *line],
         capture_output=True,
         text=True,
-        env=environment,
-        cwd=Path(__file__).parents[1],
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": paths},
+        cwd=inside,
         check=False,
+        timeout=60,
     )
-    assert done.returncode == 0, done.stderr[-2000:]
-    events = json.loads(done.stderr.split("WATCHED", 1)[1])
-    assert not mark.exists()
-    assert {path: path.stat().st_mtime_ns for path in directory.rglob("*")} == before
-    read = {Path(path).name for kind, path in events if kind == "read" and Path(path).parent == directory}
-    assert "config.json" in read
-    assert {Path(name).suffix for name in read} <= {".json", ".safetensors", ".jinja"}
-    elsewhere = [
-        (kind, path)
-        for kind, path in events
-        if kind != "read" and not Path(path).is_relative_to(inkstand_home) and path not in FINE
-    ]
-    assert elsewhere == []
+
+
+@pytest.mark.parametrize("place", ["config.json", "model-00001-of-00001.safetensors"])
+def test_a_pipe_in_the_place_of_what_is_needed_is_not_waited_for(place: str, armed: tuple[Path, Path]) -> None:
+    with pytest.raises(UserError, match=re.escape(place)):
+        Engine.load(piped(armed[0], place))
+
+
+@pytest.mark.parametrize("place", ["tokenizer.json", "tokenizer_config.json", "chat_template.jinja"])
+def test_a_pipe_in_the_place_of_a_text_is_not_waited_for(place: str, armed: tuple[Path, Path]) -> None:
+    with pytest.raises(UserError, match=f"{re.escape(place)} cannot be read: it is not a file"):
+        Engine.load(piped(armed[0], place))
+
+
+@pytest.mark.parametrize("place", ["generation_config.json", "hf_quant_config.json", "model.safetensors.index.json"])
+def test_a_pipe_in_the_place_of_what_can_be_missing_is_passed_over(place: str, armed: tuple[Path, Path]) -> None:
+    assert Engine.load(piped(armed[0], place)).backbone is not None
+
+
+def piped(directory: Path, name: str) -> Path:
+    (directory / name).unlink(missing_ok=True)
+    os.mkfifo(directory / name)
+    return directory

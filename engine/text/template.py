@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import stat
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -155,7 +156,10 @@ def _tojson(
 
 def _read(path: Path) -> str | None:
     try:
-        if path.stat().st_size > _MAX_SOURCE:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise TemplateError(f"{path} cannot be read: it is not a file.", _CURE)
+        if status.st_size > _MAX_SOURCE:
             raise TemplateError(f"{path} is larger than {_MAX_SOURCE:,} bytes.", _CURE)
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -170,7 +174,7 @@ def _read_config(path: Path) -> dict[str, Any]:
         return {}
     try:
         config: object = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise TemplateError(f"{path} is not valid JSON: {error}.", _CURE) from error
     if not isinstance(config, dict):
         raise TemplateError(f"{path} does not hold a JSON object.", _CURE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import stat
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
@@ -14,6 +15,8 @@ from engine.errors import UserError
 from engine.text.detokenizer import Detokenizer
 
 _MARKER_SHAPE: Final = re.compile(r"<\|.+\|>")
+_MAX_BYTES: Final = 1 << 28
+"""That of a vocabulary of 200,000 has a tenth of it."""
 _CURE: Final = "Copy tokenizer.json from the checkpoint's repository into this folder, or download the model again."
 
 
@@ -65,6 +68,11 @@ class Tokenizer:
         """
         path = Path(directory) / "tokenizer.json"
         try:
+            status = path.stat()
+            if not stat.S_ISREG(status.st_mode):
+                raise TokenizerError(f"{path} cannot be read: it is not a file.", _CURE)
+            if status.st_size > _MAX_BYTES:
+                raise TokenizerError(f"{path} is {status.st_size:,} bytes long, which no tokenizer is.", _CURE)
             text = path.read_text(encoding="utf-8")
         except FileNotFoundError as error:
             raise TokenizerError(f"{path} does not exist.", _CURE) from error
