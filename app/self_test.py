@@ -22,8 +22,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 import engine
+from app.licences import components
 from engine.errors import UserError
 from engine.paths import HOME, demo_checkpoint, user_paths
+from engine.wording import counted
 
 if TYPE_CHECKING:
     from PySide6.QtGui import QImage
@@ -99,6 +101,17 @@ def check_modules() -> str:
     for name in names:
         import_module(name)
     return f"{len(names)} imported"
+
+
+def check_licences() -> str:
+    """Looks for the licence texts of everything in a bundle; packages that are installed one by one keep their own."""
+    if not getattr(sys, "frozen", False):
+        return "those of the installed packages"
+    found = components()
+    lacking = [part.name for part in found if not any(text.is_file() and text.stat().st_size for text in part.texts)]
+    if lacking or not found:
+        raise SelfTestError(f"the bundle lacks the licence of {', '.join(lacking) or 'everything'}")
+    return f"of {counted(len(found), 'component')}"
 
 
 def check_tokens() -> str:
@@ -229,4 +242,9 @@ def _wait(condition: Callable[[], object], otherwise: str) -> None:
         time.sleep(0.005)
 
 
-STEPS = (("modules", check_modules), ("tokens", check_tokens), ("window", check_window))
+STEPS = (
+    ("modules", check_modules),
+    ("licences", check_licences),
+    ("tokens", check_tokens),
+    ("window", check_window),
+)

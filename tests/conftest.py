@@ -15,7 +15,14 @@ from hypothesis import settings
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 TESTS = Path(__file__).parent
-PROJECT = {"test_dependencies.py", "test_documents.py", "test_packaging.py", "test_workflows.py"}
+PROJECT = {
+    "test_dependencies.py",
+    "test_documents.py",
+    "test_packaging.py",
+    "test_packaging_licences.py",
+    "test_packaging_linux.py",
+    "test_workflows.py",
+}
 
 settings.register_profile("local", deadline=None, print_blob=True)
 settings.register_profile("ci", parent=settings.get_profile("local"), derandomize=True, database=None)

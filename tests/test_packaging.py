@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import plistlib
 import re
+import shutil
 import subprocess
 import sys
 import zlib
@@ -14,11 +15,9 @@ import pytest
 import yaml
 
 import engine
-from app.identity import APP_ID
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGING = ROOT / "packaging"
-LINUX = PACKAGING / "linux"
 SPEC = (PACKAGING / "inkstand.spec").read_text(encoding="utf-8")
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 SCRIPTS = sorted(PACKAGING.rglob("*.sh"))
@@ -170,97 +169,6 @@ def test_only_linked_libraries_stay(tmp_path: Path) -> None:
     assert not stays("libgtk-3.so.0")
 
 
-# -- licences ------------------------------------------------------------------------------------
-
-
-def entry_of(package: str, name: str, kind: str = "DATA") -> tuple[str, str, str]:
-    """A file of an installed package as PyInstaller lists it."""
-    (found,) = [file for file in Distribution.from_name(package).files or () if str(file) == name]
-    return name, str(found.locate()), kind
-
-
-def test_what_is_in_the_bundle_has_its_licences_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import licences
-
-    from app.licences import INDEX, Component, read_index
-
-    both = [Distribution.from_name("qasync"), Distribution.from_name("pytest")]
-    assert licences.in_bundle([entry_of("qasync", "qasync/__init__.py", "PYMODULE")], both) == both[:1]
-    texts = [tmp_path / name for name in ("LICENSE", "licenses/a/LICENSE", "licenses/b/LICENSE")]
-    for text in texts:
-        text.parent.mkdir(parents=True, exist_ok=True)
-        text.write_text(str(text))
-    part = Component("part", "1.0", "MIT", texts)
-    bundle = tmp_path / "bundle"
-    for target, source, kind in licences.write([part], tmp_path / "work"):
-        assert kind == "DATA"
-        (bundle / target).parent.mkdir(parents=True, exist_ok=True)
-        (bundle / target).write_bytes(Path(source).read_bytes())
-    (read,) = read_index(bundle / INDEX)
-    assert (read.name, read.version, read.licence) == ("part", "1.0", "MIT")
-    assert [text.read_text() for text in read.texts] == [str(text) for text in texts]
-
-
-def test_a_bundle_without_a_licence_text_is_not_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import licences
-
-    info = tmp_path / "bare-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Name: bare\nVersion: 1.0\n")
-    (info / "RECORD").write_text("bare.py,,\nbare-1.0.dist-info/METADATA,,\n")
-    (tmp_path / "bare.py").touch()
-    monkeypatch.setattr(licences, "distribution", lambda _name: Distribution.from_name("pytest"))
-    entry = ("bare.py", str(tmp_path / "bare.py"), "PYMODULE")
-    with pytest.raises(SystemExit, match=r"No licence texts for bare\b"):
-        licences.gather([entry], [Distribution.at(info)], tmp_path, ROOT)
-
-
-def test_every_package_that_is_locked_has_its_licence_text() -> None:
-    """What is installed of the lock, which is what a bundle can hold on this system."""
-    from importlib.metadata import PackageNotFoundError
-
-    from app.licences import component_of
-
-    seen = 0
-    for name in locked("requirements.lock"):
-        try:
-            component = component_of(Distribution.from_name(name.split("==")[0]))
-        except PackageNotFoundError:
-            continue
-        assert component.texts, name
-        assert any(text.stat().st_size > 500 for text in component.texts), name
-        seen += 1
-    assert seen > 20
-
-
-def test_system_libraries_bring_the_texts_of_their_packages(tmp_path: Path) -> None:
-    import licences
-
-    site = tmp_path / "site"
-    places = {"libz.so.1": tmp_path / "usr/lib/libz.so.1", "libmlx.so": site / "mlx/lib/libmlx.so"}
-    entries = [(target, str(source), "BINARY") for target, source in places.items()]
-    entries.append(("PySide6/QtCore.so", str(tmp_path / "QtCore.so"), "EXTENSION"))
-    assert licences.system_libraries(entries, site) == [places["libz.so.1"]]
-    answers = {
-        ("dpkg", "-S", "/lib/libz.so.1"): "zlib1g:amd64: /lib/libz.so.1\n",
-        ("dpkg-query", "-W", "-f=${Version}", "zlib1g"): "1:1.2",
-    }
-
-    def run(command: list[str]) -> str:
-        return answers.get(tuple(command), "")
-
-    files = [Path("/usr/lib/libz.so.1"), Path("/opt/libown.so")]
-    assert licences.debian_packages(files, run) == {"zlib1g": files[:1], "": files[1:]}
-    (tmp_path / "zlib1g").mkdir()
-    (tmp_path / "zlib1g" / "copyright").write_text("See /usr/share/common-licenses/GPL-2.\n")
-    component = licences.debian_component("zlib1g", run, tmp_path)
-    assert (component.name, component.version) == ("zlib1g", "1:1.2")
-    names = [text.name for text in component.texts]
-    assert names[0] == "copyright"
-    assert names[1:] in ([], ["GPL-2"])
-    assert licences.debian_component("other", run, tmp_path).texts == []
-
-
 def test_the_lock_of_the_bundle_is_that_of_the_program_and_its_builder() -> None:
     program, bundle = locked("requirements.lock"), locked("requirements-bundle.lock")
     assert program.items() <= bundle.items()
@@ -368,102 +276,13 @@ def test_the_icons_hold_every_size(tmp_path: Path) -> None:
     assert (tmp_path / "inkstand.png").stat().st_size > 1000
 
 
-# -- one name everywhere, and the menu of Linux --------------------------------------------------
-
-
-def test_systems_know_the_program_by_one_name() -> None:
-    """Apple takes letters, digits, hyphens and dots, desktop entries no hyphens."""
-    assert re.fullmatch(r"[a-z]+(\.[a-z][a-z0-9]*)+\.[A-Z][A-Za-z]+", APP_ID)
-    assert "bundle_identifier=APP_ID" in SPEC
-    assert "setDesktopFileName(APP_ID)" in (ROOT / "app" / "composition.py").read_text(encoding="utf-8")
-    entry = desktop_entry(LINUX / f"{APP_ID}.desktop")
-    assert entry["Icon"] == APP_ID
-    assert f"id={APP_ID}\n" in (LINUX / "install.sh").read_text(encoding="utf-8")
-    assert f"/{APP_ID}.savedState" in (PACKAGING / "macos" / "inkstand.rb.in").read_text(encoding="utf-8")
-    for path in (*PACKAGING.rglob("*"), *(ROOT / "app").rglob("*.py")):
-        if path.is_file() and path.suffix != ".pyc":
-            found = re.findall(r"\b[a-z]+(?:\.[a-z]+)*\.Inkstand\b", path.read_text(encoding="utf-8"))
-            assert set(found) <= {APP_ID}, path
-
-
-def desktop_entry(path: Path) -> dict[str, str]:
-    import configparser
-
-    parser = configparser.ConfigParser(interpolation=None)
-    parser.optionxform = str  # pyright: ignore[reportAttributeAccessIssue]
-    parser.read_string(path.read_text(encoding="utf-8"))
-    return dict(parser["Desktop Entry"])
-
-
-def test_the_menu_entry_says_what_desktops_ask_for() -> None:
-    entry = desktop_entry(LINUX / f"{APP_ID}.desktop")
-    assert (entry["Type"], entry["Name"], entry["Terminal"]) == ("Application", "Inkstand", "false")
-    assert entry["Categories"].endswith(";")
-    assert entry["StartupWMClass"] == "Inkstand"
-
-
-@pytest.fixture
-def unpacked(tmp_path: Path) -> Path:
-    """What lies in the tarball, in a folder whose name a careless script would trip over."""
-    folder = tmp_path / 'my "own" $HOME\\100% folder'
-    folder.mkdir()
-    for name in (f"{APP_ID}.desktop", "install.sh"):
-        (folder / name).write_bytes((LINUX / name).read_bytes())
-        (folder / name).chmod(0o755)
-    (folder / f"{APP_ID}.png").write_bytes(b"png")
-    (folder / "inkstand").write_text("#!/bin/sh\n")
-    (folder / "inkstand").chmod(0o755)
-    return folder
-
-
-def add_to_menu(folder: Path, home: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    home.mkdir(exist_ok=True)
-    command = [str(folder / "install.sh"), *options]
-    environ = {"HOME": str(home), "PATH": f"/usr/bin:/bin:{home}/.local/bin"}
-    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=30, env=environ)
-
-
-def executable(exec_line: str) -> str:
-    """The program of an Exec line: strings are unescaped first, then what stands in quotes."""
-    text = re.sub(r"\\(.)", r"\1", exec_line)
-    assert text[0] == text[-1] == '"'
-    return re.sub(r"\\(.)", r"\1", text[1:-1]).replace("%%", "%")
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="menus of Linux desktops")
-def test_the_tarball_adds_itself_to_the_menu_and_goes_away_again(unpacked: Path, tmp_path: Path) -> None:
-    home = tmp_path / "home"
-    entry = home / ".local/share/applications" / f"{APP_ID}.desktop"
-    icon = home / ".local/share/icons/hicolor/256x256/apps" / f"{APP_ID}.png"
-    command = home / ".local/bin/inkstand"
-    for _ in range(2):
-        done = add_to_menu(unpacked, home)
-        assert (done.returncode, done.stderr) == (0, "")
-        assert "In a terminal: inkstand\n" in done.stdout
-        assert executable(desktop_entry(entry)["Exec"]) == str(unpacked / "inkstand")
-        assert icon.read_bytes() == b"png"
-        assert command.resolve() == unpacked / "inkstand"
-    assert add_to_menu(unpacked, home, "--remove").returncode == 0
-    assert not entry.exists()
-    assert not icon.exists()
-    assert not command.is_symlink()
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="menus of Linux desktops")
-def test_the_tarball_leaves_another_command_of_that_name_alone(unpacked: Path, tmp_path: Path) -> None:
-    home = tmp_path / "home"
-    command = home / ".local/bin/inkstand"
-    command.parent.mkdir(parents=True)
-    command.write_text("another")
-    assert "left alone" in add_to_menu(unpacked, home).stdout
-    assert add_to_menu(unpacked, home, "--remove").returncode == 0
-    assert command.read_text() == "another"
-    wrong = add_to_menu(unpacked, home, "--help")
-    assert wrong.returncode == 2
-    assert "--remove" in wrong.stderr
-
-
 # -- scripts -------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed")
+def test_shellcheck_finds_nothing() -> None:
+    done = subprocess.run(["shellcheck", *SCRIPTS], check=False, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)

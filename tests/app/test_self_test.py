@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 from PySide6.QtGui import QColor, QImage
 
-from app.self_test import LEAST_COLOURS, LEAST_SHARE, SelfTestError, measure, refuse_network
+from app.self_test import LEAST_COLOURS, LEAST_SHARE, SelfTestError, check_licences, measure, refuse_network
 from engine.errors import UserError
 
 
@@ -31,8 +32,8 @@ def test_the_command_passes_and_leaves_nothing_behind(tmp_path: Path) -> None:
     done = python("-m", "app", "--self-test", INKSTAND_HOME=str(home), TMPDIR=str(scratch), QT_QPA_PLATFORM="xcb")
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert [line.split()[0] for line in lines] == ["modules", "tokens", "window", "Inkstand"]
-    assert lines[1].split()[1] == "20,"
+    assert [line.split()[0] for line in lines] == ["modules", "licences", "tokens", "window", "Inkstand"]
+    assert lines[2].split()[1] == "20,"
     assert not home.exists()
     assert list(scratch.glob("inkstand-self-test-*")) == []
 
@@ -47,6 +48,22 @@ def test_a_missing_part_is_named() -> None:
     assert done.returncode == 1
     assert done.stderr.startswith("FAILED tokens: The bundled demo_checkpoint is missing")
     assert done.stdout == ""
+
+
+def test_a_bundle_without_a_licence_text_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "frozen", True, raising=False)
+    monkeypatch.setattr(sys, "_MEIPASS", str(tmp_path), raising=False)
+    with pytest.raises(SelfTestError, match="of everything"):
+        check_licences()
+    text = tmp_path / "licenses" / "part" / "LICENSE"
+    text.parent.mkdir(parents=True)
+    text.write_text("Do what you like.")
+    part = {"name": "part", "version": "1", "licence": "", "texts": ["part/LICENSE"]}
+    (tmp_path / "licenses" / "index.json").write_text(json.dumps([part]))
+    assert check_licences() == "of 1 component"
+    text.unlink()
+    with pytest.raises(SelfTestError, match="of part"):
+        check_licences()
 
 
 def test_a_bundle_without_its_openblas_fails_though_it_would_work_slowly() -> None:
