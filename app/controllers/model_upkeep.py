@@ -149,6 +149,24 @@ class ModelUpkeep(QObject):
         own = [m for m in models if hub and m.path.is_relative_to(hub.library.models_folder)]
         return len(own), sum(model.size for model in own)
 
+    def finish_move(self) -> None:
+        """Go on with a move of the models folder that ended with the program."""
+        hub = self._hub()
+        begun = None if hub is None else hub.library.settings.read().moving
+        if hub is None or begun is None or not Path(begun.source).is_dir():
+            return
+        folder = hub.library.models_folder
+
+        async def work() -> None:
+            from engine.hub.move import move_models  # noqa: PLC0415
+
+            await in_background(lambda: move_models(hub.library, folder))
+            self._adopt_folders(hub)
+            self.told.emit(f"The models that were being moved are in {folder} now.")
+            await self._scan()
+
+        self._tasks.spawn(work(), self.trouble.emit, name="finish the move")
+
     def use_folder(self, folder: Path, models: Sequence[Model], *, move: bool) -> None:
         """Let downloads go to `folder`; the `models` that are there already go along, or stay and stay listed."""
         hub = self._hub()

@@ -97,6 +97,7 @@ class ModelsController(QObject):
         await self.downloads.open(hub.manager())
         self._configure()
         await self._scan()
+        self.upkeep.finish_move()
 
     async def close(self) -> None:
         """Downloads stop within a moment and go on at the next start."""

@@ -27,6 +27,16 @@ class Remembered:
 
 
 @dataclass(slots=True)
+class Moving:
+    """A move of the models folder that has begun and not ended."""
+
+    source: str
+    """Where the models were."""
+    listed: bool
+    """The source was among the further folders before."""
+
+
+@dataclass(slots=True)
 class LibrarySettings:
     """Paths are absolute."""
 
@@ -38,6 +48,7 @@ class LibrarySettings:
     """Path of a model -> path of the folder with its head, as the user chose; "" = none."""
     seen: dict[str, Remembered] = field(default_factory=dict[str, Remembered])
     """By folder."""
+    moving: Moving | None = None
 
 
 class SettingsFile:
@@ -56,6 +67,7 @@ class SettingsFile:
                 folders=[str(f) for f in raw.get("folders", [])],
                 pairs={str(k): str(v) for k, v in raw.get("pairs", {}).items()},
                 seen={str(k): Remembered(int(v["device"]), dict(v["models"])) for k, v in raw.get("seen", {}).items()},
+                moving=Moving(str(move["source"]), bool(move["listed"])) if (move := raw.get("moving")) else None,
             )
         except (KeyError, TypeError, ValueError, AttributeError):
             return LibrarySettings()

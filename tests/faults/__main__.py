@@ -1,8 +1,9 @@
-"""Kills the program at random moments of chatting, downloading, converting and migrating, and looks what is lost:
+"""Kills the program at random moments of chatting, downloading, converting, migrating a history and moving models, and
+looks what is lost:
 
     python tests/faults [KILLS] [--seed N] [--only PLACE]
 
-200 kills by default, a quarter in each place; some of those while chatting hit the bundled model, the others a scripted
+200 kills by default, a fifth in each place; some of those while chatting hit the bundled model, the others a scripted
 one that is faster. Prints a table. Exit code 0 when nothing was lost and everything started again, else 1.
 """
 
@@ -25,13 +26,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="tests/faults", description="Kills the program and looks what is lost.")
     parser.add_argument("kills", type=int, nargs="?", default=200)
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 16))
-    parser.add_argument("--only", metavar="PLACE", help="one place: chatting, downloading, converting or migrating")
+    parser.add_argument(
+        "--only", metavar="PLACE", help="one place: chatting, downloading, converting, migrating or moving"
+    )
     args = parser.parse_args()
     context = forked()
     from kill_chat import Chatting
     from kill_convert import Converting
     from kill_download import Downloading
     from kill_migrate import Migrating
+    from kill_move import Moving
 
     makers: dict[str, Callable[[Path, random.Random], Place]] = {
         "chatting": lambda folder, dice: Chatting(folder, dice, context),
@@ -39,6 +43,7 @@ def main() -> int:
         "downloading": lambda folder, dice: Downloading(folder, dice, context),
         "converting": lambda folder, dice: Converting(folder, dice, context),
         "migrating": lambda folder, dice: Migrating(folder, dice, context),
+        "moving": lambda folder, dice: Moving(folder, dice, context),
     }
     makers = {name: make for name, make in makers.items() if args.only in (None, name.split(",")[0])}
     each = args.kills // len({name.split(",")[0] for name in makers})

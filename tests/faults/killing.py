@@ -14,7 +14,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-VICTIMS = ("chat_victim", "convert_victim", "download_victim", "migrate_victim")
+VICTIMS = ("chat_victim", "convert_victim", "download_victim", "migrate_victim", "move_victim")
 _STUCK_S = 60.0
 """A child that has not got anywhere after so long is a failure of its own."""
 

@@ -12,6 +12,7 @@ from kill_chat import Chatting
 from kill_convert import Converting
 from kill_download import Downloading
 from kill_migrate import Migrating
+from kill_move import Moving
 from killing import Place, forked, kill
 
 Maker = Callable[[Path, random.Random, ForkServerContext], Place]
@@ -30,6 +31,7 @@ def context(monkeypatch: pytest.MonkeyPatch) -> ForkServerContext:
         pytest.param(Downloading, 3, id="downloading"),
         pytest.param(Converting, 3, id="converting"),
         pytest.param(Migrating, 3, id="migrating"),
+        pytest.param(Moving, 3, id="moving"),
     ],
 )
 def test_nothing_is_lost(maker: Maker, kills: int, context: ForkServerContext, tmp_path: Path) -> None:

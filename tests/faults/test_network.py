@@ -20,10 +20,12 @@ from app.event_loop import event_loop
 from app.scripted import Script, scripted_loader
 from app.views.models.plan_dialog import PlanDialog
 from engine.hub.client import HubClient
-from engine.hub.errors import OfflineError
+from engine.hub.errors import HubError, OfflineError
 from engine.hub.manager import DownloadManager
+from engine.hub.move import move_models
 from engine.hub.plan import PlanRequest
 from engine.hub.retry import RetryPolicy
+from engine.installed import open_library
 
 TINY = Path(__file__).parents[1] / "data" / "inkling-tiny"
 FILES = {path.name: path.read_bytes() for path in TINY.iterdir()}
@@ -215,6 +217,27 @@ class TestWindow:
         asked = len(hub.log)
         play(use)
         assert len(hub.log) == asked
+
+    def test_a_move_that_ended_with_the_program_goes_on_at_the_next_start(
+        self, play: Play, hub: FakeHub, tmp_path: Path
+    ) -> None:
+        async def begin(window: HubWindow) -> None:
+            (await self.plan(window)).go.click()
+            await window.until(lambda: window.has(REPO) and window.row(REPO).state == "Ready")
+
+        def cut(_moved: int, _total: int) -> None:
+            raise InterruptedError
+
+        async def go_on(window: HubWindow) -> None:
+            await window.until(lambda: any("being moved" in text for text in window.told))
+            await window.until(lambda: window.has(REPO) and window.row(REPO).state == "Ready")
+            assert window.row(REPO).key == str(tmp_path / "elsewhere" / REPO)
+            assert window.gui.services.preferences.value.models_folder == tmp_path / "elsewhere"
+
+        play(begin)
+        with pytest.raises(HubError):
+            move_models(open_library(), tmp_path / "elsewhere", report=cut)
+        play(go_on)
 
 
 def test_a_name_that_cannot_be_looked_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -398,3 +398,25 @@ def test_the_catalog_knows_what_runs_where() -> None:
     assert [e.repo for e in that_run_in(16 * 10**9)] == ["inference-optimization/Inkling-0.6B-A0.6B"]
     assert mxfp4 in that_run_in(256 * 10**9)
     assert mxfp4 not in that_run_in(128 * 10**9)
+
+
+def test_an_interrupted_move_goes_on_when_it_is_asked_for_again(desk: Desk, library: Library, tmp_path: Path) -> None:
+    download(desk)
+
+    class PowerCutError(Exception):
+        pass
+
+    def cut(_moved: int, _total: int) -> None:
+        raise PowerCutError
+
+    for _ in range(2):
+        with pytest.raises(PowerCutError):
+            move_models(library, tmp_path / "new", report=cut)
+        assert library.settings.read().moving is not None
+    # Another wish: first the old one is fulfilled.
+    move_models(library, tmp_path / "newer")
+    model = only(library)
+    assert (model.path, model.verified) == (tmp_path / "newer" / REPO, True)
+    settings = library.settings.read()
+    assert (settings.moving, settings.folders) == (None, [])
+    assert move_models(library, tmp_path / "newer") == 0
