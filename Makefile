@@ -41,7 +41,7 @@ endif
 	reference bundle lock lock-check clean
 
 help:  ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "%-14s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "%-16s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: $(RUN_STAMP)  ## chat with the bundled model
 	@$(BIN)/inkstand
@@ -83,6 +83,9 @@ screenshots: $(RUN_STAMP)  ## render the window's states into build/screenshots
 
 person: $(RUN_STAMP)  ## a person's first minutes on a virtual screen, pictures into build/person
 	@$(BIN)/python tests/person build/person
+
+faults: $(DEV_STAMP)  ## kill the program 200 times and look what is lost: make faults FAULTS_FLAGS="--seed 1"
+	@$(BIN)/python tests/faults 200 $(FAULTS_FLAGS)
 
 reference: $(DEV_STAMP)  ## check the original demo checkpoint: make reference SHARED=DIR
 	@$(BIN)/python packaging/check_reference.py "$(SHARED)"
