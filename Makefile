@@ -37,7 +37,7 @@ $(shell rm -f $(VENV)/*.stamp)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help run test $(PARTS:%=test-%) check coverage coverage-floor fuzz audit bench bench-window screenshots person \
+.PHONY: help run test $(PARTS:%=test-%) check coverage coverage-floor fuzz audit bench bench-window screenshots person faults \
 	reference bundle lock lock-check clean
 
 help:  ## show this list
