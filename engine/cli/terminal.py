@@ -70,7 +70,8 @@ class Terminal:
     def progress(self, fraction: float, message: str) -> None:
         """Replaces the progress line; nothing where standard error is no terminal. `fraction` is in [0, 1]."""
         if self.styled(self.err):
-            self.err.write(f"\r\x1b[K{DIM}{printable(message)} {fraction:.0%}{UNDIM}")
+            line = printable(message).replace("\n", " ")
+            self.err.write(f"\r\x1b[K{DIM}{line} {fraction:.0%}{UNDIM}")
             self.err.flush()
             self._progress_shown = True
 

@@ -373,9 +373,9 @@ def test_tints_stand_on_the_shown_characters(transcript: Transcript) -> None:
     for word in ("Small", "pools", "hold", "the", "sky", "print(1)", "End."):
         assert positions[TEXT.index(word)] == shown.index(word), word
     found = runs(range(len(PIECES)), ROUNDS, TEXT, lambda i: PIECES[i].encode())
-    tints = spans(markdown, found)
+    tints = spans(markdown, TEXT, found)
     assert all(a.end <= b.start for a, b in pairwise(tints))
-    transcript.decorate(1, lambda shown_view: shown_view.set_rounds(spans(shown_view.body.markdown, found)))
+    transcript.decorate(1, lambda shown_view: shown_view.set_rounds(spans(shown_view.body.markdown, TEXT, found)))
     rect = view.body.markdown.document.documentLayout().blockBoundingRect(view.body.markdown.document.firstBlock())
     assert "drafts accepted" in view.body.tip_at(QPointF(rect.left() + 20, rect.center().y()))
 
@@ -399,10 +399,22 @@ def test_tints_stand_on_the_shown_characters_after_emoji(transcript: Transcript)
         place = positions[text.index(word)]
         assert shown(place, place + len(word.encode("utf-16-le")) // 2) == word
     rounds = [Round(len(pieces[i : i + 2]), 1, 1, 30.0) for i in range(0, len(pieces), 2)]
-    tints = spans(view.body.markdown, runs(range(len(pieces)), rounds, text, lambda i: pieces[i].encode()))
+    tints = spans(view.body.markdown, text, runs(range(len(pieces)), rounds, text, lambda i: pieces[i].encode()))
     assert [shown(tint.start, tint.end) for tint in tints] == [
         "🌊 Tide", "pools 🦀🐚", "hold", "👩‍🔬 the", "sky.", "🐙 arms", "eight🐙 of", "them",
     ]  # fmt: skip
+
+
+def test_tints_stand_on_the_shown_characters_after_line_ends_of_two_characters(transcript: Transcript) -> None:
+    pieces = ["one\r\n\r\n", "two ", "three\r\n", "\r\nfour ", "five\r", "six"]
+    text = "".join(pieces)
+    transcript.set_messages([message(0), message(1, text)])
+    view = transcript.view(1)
+    assert isinstance(view, AssistantMessage)
+    found = runs(range(6), [Round(1, 1, 0, 1.0)] * 6, text, lambda i: pieces[i].encode())
+    shown = view.body.markdown.document.toPlainText()
+    tints = spans(view.body.markdown, text, found)
+    assert [shown[tint.start : tint.end].strip() for tint in tints] == ["one", "two", "three", "four", "five", "six"]
 
 
 def test_tints_come_back_with_the_widget_and_the_theme(transcript: Transcript, theme: Theme) -> None:

@@ -189,7 +189,7 @@ class ChatPage(Surface):
         found = self._controller.rounds(message_id)
 
         def tint(view: AssistantMessage) -> None:
-            view.set_rounds(spans(view.body.markdown, found))
+            view.set_rounds(spans(view.body.markdown, view.message.content, found))
 
         self.transcript.decorate(message_id, tint)
 

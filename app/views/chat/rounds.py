@@ -43,9 +43,25 @@ def _same(shown: str, source: str) -> bool:
     return shown == source or (source == "\n" and shown in "\u2028\u2029\n ")
 
 
-def spans(document: MarkdownDocument, found: Sequence[Run]) -> list[Span]:
-    """Tints for a rendered answer: accepted runs in two alternating colours, bonus tokens in a third."""
+def _source_offsets(text: str) -> list[int]:
+    """For each character of an answer, and its end, the offset in the source, where ends of lines are one character."""
+    offsets, offset = [0], 0
+    for i, character in enumerate(text):
+        offset += not (character == "\n" and text[i - 1 : i] == "\r")
+        offsets.append(offset)
+    return offsets
+
+
+def spans(document: MarkdownDocument, text: str, found: Sequence[Run]) -> list[Span]:
+    """Tints for a rendered answer: accepted runs in two alternating colours, bonus tokens in a third.
+
+    Args:
+        text: what the model wrote, which the runs count in.
+    """
     positions = document_positions(document)
+    if "\r" in text:
+        last = len(positions) - 1
+        positions = [positions[min(offset, last)] for offset in _source_offsets(text)]
     last = len(positions) - 1
     result: list[Span] = []
     for i, run in enumerate(found):
