@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import resource
 import subprocess
 import sys
@@ -10,12 +12,15 @@ from pathlib import Path
 
 import pytest
 from disks import SmallDisk
+from fake_hub import FakeHub, Fault
+from hub_desk import REPO, Desk, plain_client
 from person import said, send, shown
 from window_fixtures import Opened, Wait
 
 from app.composition import Gui
 from app.scripted import Said, Script, scripted_loader
 from app.store.history import History
+from engine.hub.progress import DownloadProgress
 from engine.paths import user_paths
 
 TINY = Path(__file__).parents[1] / "data" / "inkling-tiny"
@@ -242,3 +247,40 @@ def test_a_history_longer_than_a_file_may_be_keeps_what_was_accepted(tmp_path: P
     kept = history.messages.path(history.chats.list()[0].id)
     history.close()
     assert [message.content.split()[1] for message in kept][:accepted] == [str(turn) for turn in range(accepted)]
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.6, 0.85])
+def test_a_download_onto_a_disk_that_fills_up_waits_for_room(
+    share: float, small_disk: SmallDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.utils._http._GLOBAL_ASYNC_CLIENT_FACTORY", plain_client)
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    files = {f"model-{k}.safetensors": os.urandom(400_000) for k in range(3)} | {"config.json": b"{}"}
+    with FakeHub() as hub:
+        hub.push(REPO, files)
+        hub.slice = 1 << 13
+        hub.fault = lambda request: Fault(rate=5e5)
+        desk = Desk(hub, small_disk.root)
+        filled = False
+
+        def watch(progress: DownloadProgress) -> None:
+            nonlocal filled
+            if not filled and progress.done >= share * progress.total and progress.state == "downloading":
+                filled = True
+                small_disk.fill()
+
+        async def run() -> tuple[DownloadProgress, DownloadProgress]:
+            async with desk.manager() as manager:
+                stopped = await desk.fetch(manager, watch)
+                small_disk.make_room()
+                await manager.resume(stopped.job)
+                return stopped, await manager.wait(stopped.job)
+
+        stopped, done = asyncio.run(run())
+        assert stopped.state == "paused"
+        assert stopped.code == "disk-full"
+        assert stopped.cure is not None
+        assert "Free some space" in stopped.cure
+        assert done.state == "ready"
+        desk.check(files)
+        assert hub.sent() < 1.5 * sum(map(len, files.values()))
