@@ -275,4 +275,5 @@ def test_any_ids_of_the_demo_can_be_read(ids: list[int]) -> None:
     assert all(isinstance(event, TextDelta) and event.text for event in events)
     plain = tokenizer.decode(id_ for id_ in ids if not tokenizer.is_control(id_))
     if not any(map(tokenizer.is_control, ids)):
-        assert parser.text == plain
+        # Blanks alone, where an author's name may stand, are none and no text either.
+        assert parser.text == plain or parser.text == plain.strip() == ""
