@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -120,4 +122,6 @@ def scratch() -> Path:
     """A folder of this process for files that are made over and over, in memory where there is such a place."""
     memory = Path("/dev/shm")
     parent = memory if os.access(memory, os.W_OK) else Path(tempfile.gettempdir())
-    return Path(tempfile.mkdtemp(prefix="inkstand-fuzz-", dir=parent))
+    folder = Path(tempfile.mkdtemp(prefix="inkstand-fuzz-", dir=parent))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
