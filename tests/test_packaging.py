@@ -217,6 +217,9 @@ def test_the_strictest_wheel_decides_and_each_counts_by_its_most_lenient_tag(tmp
         (info / "WHEEL").write_text("".join(f"Tag: cp313-cp313-{tag}\n" for tag in tags) + "Tag: py3-none-any\n")
         installed.append(Distribution.at(info))
     assert info_plist.minimum_macos(installed) == "13.3"
+    assert info_plist.promised_macos(installed, "mlx-1-cp313-cp313-macosx_14_0_arm64.whl") == "14.0"
+    with pytest.raises(SystemExit, match=r"needs macOS 13\.3, but the app is for 13\.0"):
+        info_plist.promised_macos(installed, "mlx-1-cp313-cp313-macosx_13_0_arm64.whl")
 
 
 def test_the_app_is_built_with_the_python_of_its_wheels() -> None:

@@ -40,6 +40,20 @@ def minimum_macos(distributions: Iterable[Distribution]) -> str:
     return oldest_macos(least)
 
 
+def promised_macos(distributions: Iterable[Distribution], lock: str) -> str:
+    """The oldest macOS of mlx.lock, which the Makefile and the cask name.
+
+    Raises:
+        SystemExit: something that is installed asks for a newer one.
+    """
+    promised, needed = oldest_macos(lock.splitlines()), minimum_macos(distributions)
+    if tuple(map(int, needed.split("."))) > tuple(map(int, promised.split("."))):
+        raise SystemExit(
+            f"What is installed needs macOS {needed}, but the app is for {promised}, see MACOS in the Makefile."
+        )
+    return promised
+
+
 def values(version: str, minimum: str) -> dict[str, Any]:
     """What PyInstaller does not set by itself.
 
