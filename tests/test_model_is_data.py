@@ -7,11 +7,14 @@ import os
 import pickle
 import re
 import shutil
+import socket
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from guard import guard
 from support import TINY
 
 from engine.errors import UserError
@@ -131,3 +134,30 @@ def piped(directory: Path, name: str) -> Path:
     (directory / name).unlink(missing_ok=True)
     os.mkfifo(directory / name)
     return directory
+
+
+def test_the_watch_notices_what_it_is_there_for(tmp_path: Path) -> None:
+    data, allowed, elsewhere = tmp_path / "data", tmp_path / "allowed", tmp_path / "elsewhere"
+    for folder in (data, allowed, elsewhere):
+        folder.mkdir()
+    (data / "evil.py").write_text("x = 1", encoding="utf-8")
+    notes = guard()
+    with notes.watch(writable=[allowed], data=data):
+        (allowed / "fine").write_bytes(b"")
+        (data / "evil.py").read_bytes()
+        (elsewhere / "file").write_bytes(b"")
+        (elsewhere / "file").unlink()
+        (elsewhere / "folder").mkdir()
+        (data / "evil.py").rename(elsewhere / "evil.py")
+        exec(compile("x = 1", str(data / "evil.py"), "exec"))
+        with suppress(OSError):
+            socket.create_connection(("127.0.0.1", 9), timeout=1)
+        subprocess.run([sys.executable, "-c", ""], check=True)
+        pickle.loads(pickle.dumps(Bomb(allowed / "ran")))
+    kinds = [kind for kind, _ in notes.seen]
+    assert str(data / "evil.py") in notes.read
+    assert kinds.count("write") == 1
+    assert set(kinds) >= {"os.remove", "os.mkdir", "os.rename", "compile", "exec", "socket.connect", "subprocess.Popen"}
+    assert "pickle.find_class" in kinds
+    (elsewhere / "later").write_bytes(b"")
+    assert len(notes.seen) == len(kinds)
