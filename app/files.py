@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import tempfile
 from pathlib import Path
+
+_STALE_S = 60.0
 
 
 def write_atomically(path: Path, text: str, *, secret: bool = False) -> None:
@@ -30,11 +33,21 @@ def write_atomically(path: Path, text: str, *, secret: bool = False) -> None:
             file.flush()
             os.fsync(file.fileno())
         temporary.chmod(0o600 if secret else _mode(target))
+        _remove_stale(temporary, f".{target.name}.")
         temporary.replace(target)
     except BaseException:
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise
+
+
+def _remove_stale(current: Path, prefix: str) -> None:
+    """Removes what writers left that were killed; a live one is done within `_STALE_S`."""
+    limit = current.stat().st_mtime - _STALE_S
+    for other in current.parent.glob(f"{glob.escape(prefix)}*.tmp"):
+        with contextlib.suppress(OSError):
+            if other.stat().st_mtime < limit:
+                other.unlink()
 
 
 def _mode(target: Path) -> int:

@@ -6,9 +6,11 @@ deleted. It also says which files make the folder complete.
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import tempfile
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -17,6 +19,7 @@ from engine.hub.names import MANIFEST
 from engine.hub.partfile import sync_folder
 
 _VERSION = 1
+_STALE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +110,21 @@ def write_json(path: Path, value: object) -> None:
             json.dump(value, file, ensure_ascii=False, indent=1)
             file.flush()
             os.fsync(fd)
+        _remove_stale(Path(name), path.name)
         Path(name).replace(path)
         sync_folder(path.parent)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def _remove_stale(current: Path, prefix: str) -> None:
+    """Removes what writers left that were killed; a live one is done within `_STALE_S`."""
+    limit = current.stat().st_mtime - _STALE_S
+    for other in current.parent.glob(f"{glob.escape(prefix)}*.tmp"):
+        with suppress(OSError):
+            if other.stat().st_mtime < limit:
+                other.unlink()
 
 
 def _is_relative(name: object) -> bool:

@@ -329,3 +329,23 @@ def test_an_old_history_that_cannot_be_brought_up_to_date_is_left_alone(opened: 
     assert shown(gui) == ["hello"]
     opened.close(gui)
     assert rows(path) == before
+
+
+def test_what_killed_writers_left_is_cleared_away(tmp_path: Path) -> None:
+    from app.files import write_atomically
+    from engine.hub.manifest import write_json
+
+    def write_settings(path: Path) -> None:
+        write_atomically(path, "{}")
+
+    for write, left in ((write_settings, ".a[1].json.x.tmp"), (lambda path: write_json(path, {}), "a[1].jsonx.tmp")):
+        stale, fresh, other = tmp_path / left, tmp_path / left.replace("x", "y"), tmp_path / ".b.json.x.tmp"
+        for file in (stale, fresh, other):
+            file.touch()
+        long_ago = stale.stat().st_mtime - 3600
+        os.utime(stale, (long_ago, long_ago))
+        os.utime(other, (long_ago, long_ago))
+        write(tmp_path / "a[1].json")
+        assert not stale.exists()
+        assert fresh.exists(), "somebody may be writing it"
+        assert other.exists()
