@@ -117,8 +117,9 @@ def back_up(connection: sqlite3.Connection, path: Path, now: float, last: str) -
     kept = _free_name(path, f"before-update-from-{last}", now)
     partial = kept.with_name(kept.name + ".part")
     try:
-        # What a program left that was killed here. Only one gets here at a time: it has the write lock.
-        for old in path.parent.glob(f"{glob.escape(path.stem)}.before-update-from-*.part"):
+        # What a program left that was killed here, the journals of its copies included: SQLite would play one of them
+        # into a new copy of that name. Only one program gets here at a time: it has the write lock.
+        for old in path.parent.glob(f"{glob.escape(path.stem)}.before-update-from-*.part*"):
             with suppress(OSError):
                 old.unlink()
         with closing(sqlite3.connect(partial)) as copy:

@@ -166,6 +166,19 @@ def test_no_update_without_a_backup(old: Path) -> None:
     assert applied(old) == names
 
 
+def test_what_a_killed_update_left_of_its_backup_is_removed(old: Path) -> None:
+    name = f"chats.before-update-from-{applied(old)[-1]}.2020-01-01-000000.db"
+    whole, half = old.with_name(name), old.with_name(f"{name}.part")
+    whole.write_bytes(b"a backup of another day")
+    half.write_bytes(b"half of one")
+    half.with_name(f"{half.name}-journal").write_bytes(b"its journal")
+    History.open(old).close()
+    names = [file.name for file in old.parent.iterdir()]
+    assert not [name for name in names if ".part" in name]
+    assert whole.name in names
+    assert len(backups(old)) == 2
+
+
 def test_a_held_lock_puts_the_update_off(old: Path) -> None:
     names = applied(old)
     with closing(sqlite3.connect(old)) as other:
