@@ -134,6 +134,7 @@ def test_few_rows_and_many_rows_give_the_same_hidden_states() -> None:
     assert mx.mean((difference < 1e-3).astype(mx.float32)).item() > 0.99
 
 
+@pytest.mark.slow
 def test_memory_of_a_long_prefill_is_that_of_its_blocks() -> None:
     case = make(512, 16384)
     mx.eval(case.q, case.r, case.view.keys, case.view.values)

@@ -96,6 +96,7 @@ def draft_distribution(head: MTPHead, options: GenerationOptions = OPTIONS) -> n
     return np.array(draft.probabilities)
 
 
+@pytest.mark.slow
 def test_samples_are_distributed_as_the_target(reduced: MTPHead) -> None:
     """The subset lacks much of what the target may say; tokens and pairs follow its distribution all the same."""
     first, pairs = exact_pairs()

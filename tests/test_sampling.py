@@ -220,6 +220,7 @@ def sample_pairs(drafter: Drafter | None) -> np.ndarray:
     return counts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("drafting", [False, True])
 def test_samples_are_distributed_as_the_target(drafting: bool) -> None:
     """Temperature 0.7, top-p 0.9: single tokens and pairs against the exact distribution."""

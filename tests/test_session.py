@@ -318,6 +318,7 @@ def test_auto_drafts_where_drafts_stand() -> None:
     assert (result.stats.acceptance_length or 0) > 3
 
 
+@pytest.mark.slow
 def test_long_prompts_keep_the_history_of_every_depth() -> None:
     """A prompt far beyond the log of hidden rows is primed while it is read, whatever the chunk."""
     prompt = (PROMPT * 80)[:1500]
@@ -331,6 +332,7 @@ def test_long_prompts_keep_the_history_of_every_depth() -> None:
     assert lengths[512] == lengths[100]
 
 
+@pytest.mark.slow
 def test_a_drafter_that_was_off_for_long_is_primed_over_the_last_rows() -> None:
     prompt = (PROMPT * 80)[:1600]
     made = session(drafting=False, prefill_chunk=128)
@@ -354,6 +356,7 @@ def test_the_chained_schedule_restores_the_deeper_blocks_each_round() -> None:
     assert drafter.caches[0].offset >= len(made.target.ids) - 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("schedule", ["stateful", "chained"])
 @pytest.mark.parametrize(("length", "chunk"), [(21, 512), (350, 512), (700, 128)])
 def test_regenerating_after_a_long_answer_goes_back_over_a_moved_window(schedule: str, length: int, chunk: int) -> None:
@@ -369,6 +372,7 @@ def test_regenerating_after_a_long_answer_goes_back_over_a_moved_window(schedule
     assert_consistent(made)
 
 
+@pytest.mark.slow
 def test_a_rewind_behind_a_new_priming_drafts_as_a_fresh_session() -> None:
     """A global depth that lost its old keys is primed again from the log, and so is what reads its rows."""
     prompt = (PROMPT * 40)[:700]

@@ -83,6 +83,7 @@ def test_trim_and_replay_leave_the_same_caches(drafts: int, share: float) -> Non
     assert cache_distance(runs[0].target, fresh) < 1e-4
 
 
+@pytest.mark.slow
 def test_rollback_replay_restores_conv_and_kv_exactly() -> None:
     """With row-invariant kernels (OpenBLAS off) rollbacks leave bitwise what plain decoding leaves."""
     environment = {**os.environ, "INKSTAND_OPENBLAS": "0"}

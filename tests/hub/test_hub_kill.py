@@ -48,6 +48,7 @@ def received_twice(log: Path, since: int, had: dict[str, bytearray]) -> tuple[in
     return again, since + sum(len(line) + 1 for line in lines)
 
 
+@pytest.mark.slow
 def test_fifty_kills_lose_a_chunk_per_connection_at_most(
     hub: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
