@@ -180,7 +180,7 @@ def _read(lock: int) -> Holder:
     try:
         raw = json.loads(os.pread(lock, 4096, 0))
         return Holder(int(raw["pid"]), str(raw["host"]), str(raw["user"]), str(raw["address"]))
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return Holder()
 
 

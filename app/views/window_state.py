@@ -40,5 +40,5 @@ def unpack(packed: bytes) -> WindowState | None:
             split=tuple(int(size) for size in values["split"]),
             chat=None if values["chat"] is None else int(values["chat"]),
         )
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None

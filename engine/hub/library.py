@@ -198,6 +198,6 @@ def _unavailable(remembered: Remembered | None) -> list[Model]:
     """The models of a folder that is not there."""
     models: list[Model] = []
     for value in remembered.models.values() if remembered else ():
-        with suppress(KeyError, TypeError, ValueError):
+        with suppress(KeyError, TypeError, ValueError, AttributeError, OverflowError):
             models.append(remembered_model(value))
     return models

@@ -62,14 +62,15 @@ class SettingsFile:
         value = read_json(self._path)
         raw = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
         try:
+            models = raw.get("models")
             return LibrarySettings(
-                models=raw.get("models"),
+                models=models if isinstance(models, str) else None,
                 folders=[str(f) for f in raw.get("folders", [])],
                 pairs={str(k): str(v) for k, v in raw.get("pairs", {}).items()},
                 seen={str(k): Remembered(int(v["device"]), dict(v["models"])) for k, v in raw.get("seen", {}).items()},
                 moving=Moving(str(move["source"]), bool(move["listed"])) if (move := raw.get("moving")) else None,
             )
-        except (KeyError, TypeError, ValueError, AttributeError):
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
             return LibrarySettings()
 
     @contextmanager

@@ -86,7 +86,7 @@ def load_manifest(root: Path) -> Manifest | None:
         expected = {name: int(size) for name, size in raw["expected"].items() if _is_relative(name)}
         texts = [raw[key] for key in ("repo", "endpoint", "revision", "commit")]
         omitted = tuple(str(name) for name in raw.get("omitted", ()))
-    except (KeyError, TypeError, AttributeError, ValueError):
+    except (KeyError, TypeError, AttributeError, ValueError, OverflowError):
         return None
     if not all(isinstance(text, str) for text in texts):
         return None

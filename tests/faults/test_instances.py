@@ -122,7 +122,10 @@ def test_a_link_to_the_folder_is_the_folder(tmp_path: Path) -> None:
         assert held(tmp_path / "link")
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"pid": "x"}', "\0" * 100, '{"pid": 1, "host": 2, "user": 3}'])
+TEXTS = ["", "{", "[]", '{"pid": "x"}', "\0" * 100, '{"pid": 1, "host": 2, "user": 3}', '{"pid": 1e999}', "[" * 4096]
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=lambda text: text[:12])
 def test_what_is_written_in_the_lock_counts_for_nothing(text: str, tmp_path: Path) -> None:
     (tmp_path / LOCK).write_text(text)
     assert not held(tmp_path)
