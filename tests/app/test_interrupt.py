@@ -33,20 +33,28 @@ def _as_a_terminal_starts_it() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
-def test_an_interrupt_wakes_a_loop_that_sleeps(qapp: QApplication, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+@pytest.mark.parametrize(
+    ("number", "default"),
+    [
+        (signal.SIGINT, signal.default_int_handler),
+        (signal.SIGTERM, signal.SIG_DFL),
+        (signal.SIGHUP, signal.SIG_DFL),
+    ],
+)
+def test_a_signal_wakes_a_loop_that_sleeps(qapp: QApplication, number: signal.Signals, default: object) -> None:
+    before = signal.signal(number, default)  # type: ignore[arg-type]
     # From outside: a timer of this process would be the reason to wake up.
-    sender = subprocess.Popen(["/bin/sh", "-c", f"sleep 0.3; kill -INT {os.getpid()}"])
+    sender = subprocess.Popen(["/bin/sh", "-c", f"sleep 0.3; kill -{int(number)} {os.getpid()}"])
     try:
         loop, left = QEventLoop(), []
         QTimer.singleShot(20_000, loop, loop.quit)
         with quit_on_interrupt(lambda: (left.append(True), loop.quit())):
             loop.exec()
         assert left == [True]
-        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        assert signal.getsignal(number) == default
     finally:
         sender.wait()
-        signal.signal(signal.SIGINT, before)
+        signal.signal(number, before)
 
 
 def test_the_second_interrupt_does_not_wait() -> None:

@@ -112,7 +112,7 @@ def test_saves_go_on_while_the_clock_jumps(
     wait(grown, 5)
 
 
-@pytest.mark.parametrize("off", [-50 * YEAR, -YEAR, YEAR, 200 * YEAR])
+@pytest.mark.parametrize("off", [-50 * YEAR, 200 * YEAR])
 def test_chats_of_any_time_are_listed(off: float, opened: Opened, script: Script, clock: Clock, wait: Wait) -> None:
     gui = opened(scripted_loader(script))
     ask(gui, clock, "today", wait)

@@ -24,10 +24,11 @@ def context(monkeypatch: pytest.MonkeyPatch) -> ForkServerContext:
     return forked()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("maker", "kills"),
     [
-        pytest.param(Chatting, 4, id="chatting"),
+        pytest.param(Chatting, 3, id="chatting"),
         pytest.param(Downloading, 3, id="downloading"),
         pytest.param(Converting, 3, id="converting"),
         pytest.param(Migrating, 3, id="migrating"),
