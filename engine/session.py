@@ -317,8 +317,11 @@ class Session:
         drafts = most = min(self._prepare(), self.context - len(self.target.ids))
         if drafts and self._policy is not None and self._block_size is None:
             drafts = self._policy.choose(drafts)
-        plain_follows = not most or (self._policy is not None and self._policy.plain_follows())
-        step = loop.round(drafts) if drafts else loop.plain(more=plain_follows)
+        chosen = self._policy if self._block_size is None else None
+        if drafts:
+            step = loop.round(drafts, more=chosen is None or chosen.rounds_follow())
+        else:
+            step = loop.plain(more=not most or (chosen is not None and chosen.plain_follows()))
         if self._policy is not None and step.finish is None:
             self._policy.learn(step.drafted, step.accepted, step.seconds)
         recorder.near_ties += step.near_ties

@@ -55,7 +55,9 @@ class ScriptedDrafter:
         self.proposals.append(tuple(tokens))
         return Draft(mx.array(tokens, mx.int32), None)
 
-    def settle(self, accepted: int) -> None: ...
+    def look_ahead(self, hidden: mx.array, following: mx.array, last: mx.array, sampler: Sampler) -> None: ...
+
+    def settle(self, accepted: int, *, ahead: bool = False) -> None: ...
 
     @property
     def arrays(self) -> list[mx.array]:
@@ -100,8 +102,9 @@ def run(
     options: GenerationOptions | None = None,
     chunk: int = 512,
     engine: Engine | None = None,
+    ahead: bool = True,
 ) -> Run:
-    """Decode `count` tokens after `prompt`; step i drafts `drafts(i)` tokens."""
+    """Decode `count` tokens after `prompt`; step i drafts `drafts(i)` tokens, each round expecting another one."""
     engine = engine or tiny()
     target = Target(engine.backbone)
     left = count
@@ -120,7 +123,7 @@ def run(
         width = drafts(len(steps))
         if drafter is not None:
             drafter.prepare(width)
-        steps.append(loop.round(width) if width else loop.plain())
+        steps.append(loop.round(width, more=ahead) if width else loop.plain())
     return Run(target, drafter, steps)
 
 

@@ -1,18 +1,24 @@
-"""Plain steps whose successor is queued before their token is read."""
+"""Steps and drafts that are queued before the tokens in front of them are read."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
+import mlx.core as mx
 import pytest
 
+from engine.decode.acceptance import Verdict, judge
+from engine.decode.drafter import Draft
 from engine.decode.loop import DecodeLoop
 from engine.decode.options import GenerationOptions
 from engine.decode.sampler import Sampler
 from engine.decode.stateful import PRIME_ROWS, StatefulDrafter
 from engine.decode.target import Target
 from engine.events import Cancelled, RoundDone
+from engine.model.mtp import MTPHead
 from engine.session import Session
 from tests.support import PROMPT, TINY_VOCAB, cache_distance, prefilled, run, tiny, tiny_head
 
@@ -52,6 +58,60 @@ def test_queueing_ahead_changes_no_token(options: GenerationOptions) -> None:
         loop.finish()
         results.append(loop.target.ids)
     assert results[0] == results[1]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [GenerationOptions(), GenerationOptions(temperature=1.0, seed=3), GenerationOptions(repetition_penalty=1.3)],
+    ids=["greedy", "sampled", "penalised"],
+)
+@pytest.mark.parametrize("widths", [[3], [1, 3, 2], [2, 0, 3, 0, 0, 1]], ids=["even", "uneven", "plain between"])
+def test_looking_ahead_changes_no_token_and_no_draft(options: GenerationOptions, widths: list[int]) -> None:
+    results: list[tuple[list[int], list[tuple[int, int]]]] = []
+    for ahead in (False, True):
+        drafter = StatefulDrafter(tiny_head())
+        result = run(50, drafter=drafter, drafts=lambda step: widths[step % len(widths)], options=options, ahead=ahead)
+        results.append((result.ids, [(step.drafted, step.accepted) for step in result.steps]))
+        assert cache_distance(result.target, prefilled(result.ids[: result.target.position])) < 1e-4
+    if options.greedy or 0 not in widths:  # a draft that was begun for nothing has used up a random number
+        assert results[0] == results[1]
+
+
+def test_a_draft_begun_ahead_is_the_one_proposed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Depth 0 runs once per round, over the rows of the verify block."""
+    head = tiny_head()
+    loop = begun(GenerationOptions(), StatefulDrafter(head))
+    calls: list[int] = []
+    advance = type(head).advance
+
+    def counted(self: MTPHead, depth: int, tokens: mx.array, *rest: Any) -> mx.array:
+        if depth == 0:
+            calls.append(tokens.shape[1])
+        return advance(self, depth, tokens, *rest)
+
+    monkeypatch.setattr(MTPHead, "advance", counted)
+    for _ in range(5):
+        loop.round(3, more=True)
+    assert calls[1:] == [4] * 5
+
+
+def test_a_near_tie_that_was_decided_otherwise_drops_what_was_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The block says one token, a row of its own another: the draft begun after the first is not used."""
+    reference = run(40)
+
+    def judged(logits: mx.array, draft: Draft, sampler: Sampler) -> Verdict:
+        verdict = judge(logits, draft, sampler)
+        wrong = (verdict.chosen + 1) % TINY_VOCAB
+        return replace(
+            verdict, accepted=mx.zeros_like(verdict.accepted), chosen=wrong, margins=mx.zeros((logits.shape[0],))
+        )
+
+    monkeypatch.setattr("engine.decode.loop.judge", judged)
+    drafter = StatefulDrafter(tiny_head())
+    result = run(40, drafter=drafter, drafts=lambda step: 2)
+    assert result.ids == reference.ids
+    assert all(step.near_ties for step in result.steps[1:])
+    assert drafter.caches[0].offset <= result.target.position
 
 
 def test_finish_takes_the_queued_row_back() -> None:

@@ -79,9 +79,12 @@ class TimedDrafter:
     def propose(self, ids: Sequence[int], count: int, sampler: Sampler) -> Draft:
         return self._drafter.propose(ids, count, sampler)
 
-    def settle(self, accepted: int) -> None:
+    def look_ahead(self, hidden: mx.array, following: mx.array, last: mx.array, sampler: Sampler) -> None:
+        self._drafter.look_ahead(hidden, following, last, sampler)
+
+    def settle(self, accepted: int, *, ahead: bool = False) -> None:
         with self._clock:
-            self._drafter.settle(accepted)
+            self._drafter.settle(accepted, ahead=ahead)
 
     @property
     def arrays(self) -> list[mx.array]:

@@ -29,6 +29,11 @@ class Verdict:
     tops: mx.array | None
     """Greedy: float32 [k + 1], the magnitude of the best logit, before or after penalties."""
 
+    def following(self, drafts: mx.array) -> mx.array:
+        """Int32 [k + 1]: the token that follows each row of the block, up to the last draft that stands."""
+        rows = mx.arange(self.chosen.shape[0])
+        return mx.where(rows < self.accepted, mx.concatenate([drafts, self.chosen[-1:]]), self.chosen)
+
     @property
     def arrays(self) -> list[mx.array]:
         optional = [array for array in (self.margins, self.tops) if array is not None]

@@ -84,7 +84,10 @@ class ChainedDrafter:
                 distributions.append(distribution)
         return Draft(mx.concatenate(tokens), mx.concatenate(distributions) if distributions else None)
 
-    def settle(self, accepted: int) -> None:
+    def look_ahead(self, hidden: mx.array, following: mx.array, last: mx.array, sampler: Sampler) -> None:
+        """Nothing is started: this schedule is here to be compared, not to be fast."""
+
+    def settle(self, accepted: int, *, ahead: bool = False) -> None:
         if self._marks is not None:
             for cache, mark in zip(self.caches, self._marks, strict=True):
                 cache.restore(mark)

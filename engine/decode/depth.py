@@ -244,6 +244,8 @@ class DepthPolicy:
         self._alike = 0
         """Steps since a change between drafts and plain steps, or since a probe."""
         self._probe: _Probe | None = None
+        self._best = 0
+        """What the latest step would have been but for a probe."""
         self._debt = 0.0
         """Seconds."""
 
@@ -265,7 +267,7 @@ class DepthPolicy:
         rates = [tokens / seconds for tokens, seconds in zip(self._acceptance.tokens(), costs, strict=True)]
         deepest = max(range(1, most + 1), key=rates.__getitem__)
         drafts_pay = rates[deepest] > rates[0] * (STAY if self._before == 0 else 1 / STAY)
-        best = deepest if drafts_pay else 0
+        best = self._best = deepest if drafts_pay else 0
         if self._debt <= 0:
             self._probe = self._new_probe(best, deepest, most, rates)
         return best if self._probe is None else self._probe.drafts
@@ -290,6 +292,12 @@ class DepthPolicy:
         if self._probe is not None:
             return self._probe.drafts == 0 and self._probe.steps > 1
         return self._debt > 0 or self._alike + 1 < DRAFTS_EVERY
+
+    def rounds_follow(self) -> bool:
+        """Whether drafts are likely to follow the step that `choose` just gave."""
+        if self._probe is not None and self._probe.steps > 1:
+            return self._probe.drafts > 0
+        return self._best > 0
 
     def learn(self, drafted: int, accepted: int, seconds: float) -> None:
         """A step was run: `accepted` of `drafted` drafts stood, and it took `seconds`."""

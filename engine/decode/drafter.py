@@ -25,7 +25,7 @@ class Drafter(Protocol):
     """Guesses tokens after the last committed one.
 
     The loop calls `extend` with the trunk's hidden states of every committed row, in order, and after a
-    `propose` calls `settle` before the rows of that round arrive.
+    `propose` (and perhaps a `look_ahead`) calls `settle` before the rows of that round arrive.
     """
 
     @property
@@ -45,8 +45,23 @@ class Drafter(Protocol):
         """`count` drafts after `ids`, whose last token the trunk has not processed yet."""
         ...
 
-    def settle(self, accepted: int) -> None:
-        """The first `accepted` drafts of the latest proposal were committed, the others were not."""
+    def look_ahead(self, hidden: mx.array, following: mx.array, last: mx.array, sampler: Sampler) -> None:
+        """Start on the proposal after the latest one, before the host has read what stands of it.
+
+        Args:
+            hidden: the trunk's pre-norm rows [1, L, H] of the latest proposal's verify block.
+            following: int32 [L], the token after each of them, true up to row `last`.
+            last: int32 scalar, the row of the last draft that stands; 0 where none does.
+        """
+        ...
+
+    def settle(self, accepted: int, *, ahead: bool = False) -> None:
+        """The first `accepted` drafts of the latest proposal were committed, the others were not.
+
+        Args:
+            ahead: what `look_ahead` was told has come true: `accepted` is its `last`, and the token after it was
+                committed too.
+        """
         ...
 
     @property

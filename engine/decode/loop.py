@@ -90,8 +90,12 @@ class DecodeLoop:
         mx.async_eval(picked, hidden, self.target.cache.arrays)
         return _Ahead(picked, hidden)
 
-    def round(self, drafts: int) -> Step:
-        """Propose `drafts` >= 1 tokens, verify them in one forward, keep what stands and one token more."""
+    def round(self, drafts: int, *, more: bool = False) -> Step:
+        """Propose `drafts` >= 1 tokens, verify them in one forward, keep what stands and one token more.
+
+        Args:
+            more: another round is likely to follow. Its first draft is computed while the host reads this round.
+        """
         assert self.drafter is not None
         began = time.perf_counter()
         self.finish()
@@ -101,13 +105,19 @@ class DecodeLoop:
         block = mx.concatenate([mx.array(ids[-1:], mx.int32), draft.tokens])
         hidden = target.forward(block)
         verdict = judge(target.logits(hidden), draft, self.sampler)
-        mx.eval(verdict.arrays, draft.tokens, hidden, target.cache.arrays, self.drafter.arrays)
+        mx.async_eval(verdict.arrays, draft.tokens, hidden, target.cache.arrays, self.drafter.arrays)
+        # Penalties count tokens that the host has read, and a replay computes the rows again.
+        more = more and self.rollback == "trim" and not self.sampler.options.penalised
+        if more:
+            self.drafter.look_ahead(hidden, verdict.following(draft.tokens), verdict.accepted, self.sampler)
+        mx.eval(verdict.arrays, draft.tokens)
 
         decided = self._decide(block, draft, hidden, verdict)
         kept, finish = self._emit([*to_ints(draft.tokens)[: decided.accepted], decided.token])
         accepted = min(decided.accepted, len(kept))
         hidden = self._roll_back(before, block, decided.hidden, len(kept))
-        self.drafter.settle(accepted)
+        whole = decided.as_judged and len(kept) == decided.accepted + 1
+        self.drafter.settle(accepted, ahead=more and whole)
         self._observe(hidden)
         return Step(kept, drafts, accepted, decided.near_ties, time.perf_counter() - began, finish)
 
@@ -115,7 +125,7 @@ class DecodeLoop:
         accepted = to_int(verdict.accepted)
         chosen = to_ints(verdict.chosen)
         if verdict.margins is None or verdict.tops is None:
-            return _Decision(accepted, chosen[accepted], hidden, 0)
+            return _Decision(accepted, chosen[accepted], hidden, 0, as_judged=True)
         dtype, ties = self.target.backbone.dtype, 0
         for row, (margin, top) in enumerate(zip(to_floats(verdict.margins), to_floats(verdict.tops), strict=True)):
             if row > accepted:
@@ -130,9 +140,10 @@ class DecodeLoop:
             token = to_int(mx.argmax(scores, axis=-1))
             if token != chosen[row]:
                 mx.eval(alone, self.target.cache.arrays)
-                return _Decision(row, token, mx.concatenate([hidden[:, :row], alone], axis=1), ties)
+                rows = mx.concatenate([hidden[:, :row], alone], axis=1)
+                return _Decision(row, token, rows, ties, as_judged=False)
             self.target.restore(whole)
-        return _Decision(accepted, chosen[accepted], hidden, ties)
+        return _Decision(accepted, chosen[accepted], hidden, ties, as_judged=True)
 
     def _emit(self, tokens: Sequence[int]) -> tuple[tuple[int, ...], FinishReason | None]:
         """Commit `tokens` up to the one that ends the generation."""
@@ -171,6 +182,8 @@ class _Decision:
     token: int
     hidden: mx.array
     near_ties: int
+    as_judged: bool
+    """What the verify block said stands; no near-tie was decided otherwise."""
 
 
 @dataclass(frozen=True, slots=True)

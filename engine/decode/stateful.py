@@ -34,6 +34,16 @@ class _State:
     logs: tuple[RowLog, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Ahead:
+    """Depth 0 of a proposal that was begun before the round in front of it was read."""
+
+    out: mx.array
+    """Its rows [1, L, H], those after the last draft that stands worthless."""
+    token: mx.array
+    distribution: mx.array | None
+
+
 class StatefulDrafter:
     """Drafts with an `MTPHead`, one block per depth; implements `Drafter`."""
 
@@ -44,6 +54,7 @@ class StatefulDrafter:
         """Entry d: what depth d reads; entry 0 is the trunk's pre-norm hidden."""
         self._wanted = head.depths
         self._proposed = 0
+        self._ahead: _Ahead | None = None
 
     @property
     def max_drafts(self) -> int:
@@ -74,7 +85,11 @@ class StatefulDrafter:
     def propose(self, ids: Sequence[int], count: int, sampler: Sampler) -> Draft:
         tokens: list[mx.array] = []
         distributions: list[mx.array] = []
-        for depth in range(count):
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None and self.caches[0].offset == len(ids) - 1:  # no plain step came between
+            tokens.append(ahead.token)
+            distributions += [] if ahead.distribution is None else [ahead.distribution]
+        for depth in range(len(tokens), count):
             out = self._advance(depth, len(ids) - 1, ids, tokens)
             drafts = mx.concatenate(tokens) if tokens else None
             token, distribution = sampler.pick(self.head.logits(out[:, -1:])[0], drafts)
@@ -106,7 +121,20 @@ class StatefulDrafter:
             following.append(out)
         return out
 
-    def settle(self, accepted: int) -> None:
+    def look_ahead(self, hidden: mx.array, following: mx.array, last: mx.array, sampler: Sampler) -> None:
+        out = self.head.advance(0, following[None], self.head.trunk(hidden), self.caches[0])
+        token, distribution = sampler.pick(self.head.logits(mx.take(out, last[None], axis=1))[0])
+        mx.async_eval(token, out, list(self.caches[0].arrays))
+        self._ahead = _Ahead(out, token, distribution)
+
+    def settle(self, accepted: int, *, ahead: bool = False) -> None:
+        if self._ahead is not None:
+            out, kept = self._ahead.out, accepted + 1 if ahead else 0
+            self.caches[0].trim(out.shape[1] - kept)
+            if not kept:
+                self._ahead = None
+            elif len(self._logs) > 1:
+                self._logs[1].append(out[:, :kept])
         for depth in range(accepted + 1, self._proposed):
             self.caches[depth].trim(depth - accepted)
             if depth + 1 < len(self._logs):
@@ -123,7 +151,7 @@ class StatefulDrafter:
 
     def rewind(self, snapshot: _State) -> None:
         self._logs = [log.copy() for log in snapshot.logs]
-        self._proposed = 0
+        self._proposed, self._ahead = 0, None
         for cache, saved in zip(self.caches, snapshot.caches, strict=True):
             if cache.can_rewind(saved):
                 cache.rewind(saved)
@@ -132,7 +160,7 @@ class StatefulDrafter:
                 cache.restart(0)
 
     def reset(self) -> None:
-        self._proposed = 0
+        self._proposed, self._ahead = 0, None
         for cache in self.caches:
             cache.restart(0)
         for log in self._logs:

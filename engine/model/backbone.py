@@ -7,6 +7,7 @@ import mlx.core as mx
 from engine.cache import Cache
 from engine.config import ModelConfig
 from engine.model.fused.choice import Layer
+from engine.model.fused.norm import any_norm
 from engine.model.fused.products import FEW_ROWS, any_rows
 from engine.model.layer import DecoderLayer, layer_cache
 from engine.model.params import Params, array, matrix
@@ -29,8 +30,10 @@ class Backbone:
         self.config, self.dtype = text, dtype
         self.fused = fused
         self.embedding, self.lm_head = matrix(params, "embed"), matrix(params, "lm_head")
-        self.embed_norm = array(params, "embed_norm") if text.embed_norm else None
-        self.norm = array(params, "norm")
+        self.norm, eps = array(params, "norm"), text.rms_norm_eps
+        self.final_norm = any_norm(self.norm, eps, fused=fused)
+        """Rows [1, L, H] -> [1, L, H]."""
+        self._embed_norm = any_norm(array(params, "embed_norm"), eps, fused=fused) if text.embed_norm else None
         self._score = any_rows(self.lm_head, fused=fused)
         self.layers = [
             Layer(DecoderLayer(text, params, f"layers.{i}", sliding=sliding, dense=dense), fused=fused)
@@ -43,9 +46,7 @@ class Backbone:
     def embed(self, tokens: mx.array, normed: bool = True) -> mx.array:
         """Ids [1, L] -> [1, L, H]; `normed` applies the embedding norm."""
         x = self.embedding.take(tokens, self.dtype)
-        if normed and self.embed_norm is not None:
-            x = mx.fast.rms_norm(x, self.embed_norm, self.config.rms_norm_eps)
-        return x
+        return x if self._embed_norm is None or not normed else self._embed_norm(x)
 
     def __call__(self, tokens: mx.array, cache: Cache) -> mx.array:
         """Ids [1, L] that follow what is in `cache` -> hidden [1, L, H]."""
@@ -56,9 +57,6 @@ class Backbone:
             if few and i % LAYERS_AHEAD == 0:
                 mx.async_eval(x)
         return x
-
-    def final_norm(self, hidden: mx.array) -> mx.array:
-        return mx.fast.rms_norm(hidden, self.norm, self.config.rms_norm_eps)
 
     def project(self, hidden: mx.array) -> mx.array:
         """LM head: normed hidden [1, L, H] -> float32 logits [1, L, unpadded vocabulary]."""

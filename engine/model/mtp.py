@@ -22,7 +22,8 @@ from engine.config import MTPConfig
 from engine.model.backbone import Backbone
 from engine.model.draft_head import DraftHead
 from engine.model.fused.choice import Layer
-from engine.model.fused.products import any_rows
+from engine.model.fused.norm import Norm, fits
+from engine.model.fused.products import FEW_ROWS, any_rows
 from engine.model.layer import DecoderLayer, layer_cache
 from engine.model.params import Params, array, matrix
 
@@ -45,6 +46,9 @@ class MTPBlock:
     def __init__(self, backbone: Backbone, params: Params, name: str, sliding: bool) -> None:
         self.config, self.sliding = backbone.config, sliding
         self.embed_norm, self.hidden_norm = array(params, f"{name}.embed_norm"), array(params, f"{name}.hidden_norm")
+        weights = mx.stack([self.hidden_norm, self.embed_norm])[None]
+        self._norms = Norm(weights, self.config.rms_norm_eps) if backbone.fused and fits(weights) else None
+        """Both at once, for a few rows."""
         self.input_proj = matrix(params, f"{name}.input_proj")
         self._project = any_rows(self.input_proj, fused=backbone.fused)
         layer = DecoderLayer(backbone.config, params, f"{name}.block", sliding=sliding, dense=True)
@@ -52,9 +56,13 @@ class MTPBlock:
 
     def __call__(self, embedded: mx.array, hidden: mx.array, cache: LayerCache) -> mx.array:
         """Embedded tokens and hidden states [1, L, H] -> [1, L, H]."""
-        eps = self.config.rms_norm_eps
-        sides = [mx.fast.rms_norm(hidden, self.hidden_norm, eps), mx.fast.rms_norm(embedded, self.embed_norm, eps)]
-        return self.layer(self._project(mx.concatenate(sides, axis=-1)), cache)
+        if self._norms is not None and hidden.shape[1] <= FEW_ROWS:
+            sides = self._norms(mx.stack([hidden.squeeze(0), embedded.squeeze(0)], axis=1)).flatten(1)[None]
+        else:
+            eps = self.config.rms_norm_eps
+            normed = [mx.fast.rms_norm(hidden, self.hidden_norm, eps), mx.fast.rms_norm(embedded, self.embed_norm, eps)]
+            sides = mx.concatenate(normed, axis=-1)
+        return self.layer(self._project(sides), cache)
 
 
 class MTPHead:

@@ -15,32 +15,13 @@ from engine.cache import ALIGN, ConvCache, KeyView, LayerCache
 from engine.model.attention import Attention
 from engine.model.elementary import silu, softmax
 from engine.model.fused.experts import FewRowMoE
+from engine.model.fused.norm import Norm
 from engine.model.fused.products import FEW_ROWS, few_rows
 from engine.model.layer import DecoderLayer
 from engine.model.linear import Dense
 from engine.model.mlp import DenseMLP, MoE
 from engine.model.relative_bias import RelativeBias
 from engine.model.short_conv import ShortConv
-
-
-class Norm:
-    """x / sqrt(mean(x^2) + eps) * weight, with sqrt(n) of the mean in the weight.
-
-    Args:
-        weight: [..., n], of as many axes as the rows.
-        scale: a further factor.
-    """
-
-    def __init__(self, weight: mx.array, eps: float, scale: float = 1.0) -> None:
-        size = weight.shape[-1]
-        self.weight, self.eps = weight * (scale * math.sqrt(size)), mx.full((1,) * weight.ndim, size * eps)
-        mx.eval(self.weight, self.eps)
-
-    def __call__(self, x: mx.array) -> mx.array:
-        # A product of each row with itself stands in for a square and a sum, where there are few rows.
-        few = x.ndim == 2
-        squares = (x[:, None] @ x[..., None]).squeeze(2) if few else (x * x).sum(axis=-1, keepdims=True)
-        return x * mx.rsqrt(squares + self.eps) * self.weight
 
 
 class Conv:
@@ -52,6 +33,7 @@ class Conv:
         last = mx.concatenate([mx.zeros((taps - 1, 1)), mx.ones((1, 1))])
         self.weight = conv.weight + last
         self.channels = channels
+        mx.eval(self.weight)
 
     def __call__(self, x: mx.array, cache: ConvCache) -> mx.array:
         inputs = cache.extend(x[None])

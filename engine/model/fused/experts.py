@@ -36,7 +36,11 @@ class FewRowMoE:
         self.bias = mx.concatenate([mixture.router_bias, shared])[None]
         self.shared_ids = mx.arange(mixture.experts, mixture.experts + mixture.shared)
         self.rows = mx.arange(FEW_ROWS, dtype=mx.uint32)[:, None]
-        mx.eval(self.gate_up, self.down, self.router, self.scale, self.bias, self.shared_ids, self.rows)
+        self.pairs = mx.arange(FEW_ROWS * (mixture.top_k + mixture.shared), dtype=mx.uint32)
+        """The rows of a product for as many pairs; `mx.gather_mm` makes them anew when it is not given them."""
+        self.one = mx.zeros_like(self.pairs)
+        mx.eval(self.gate_up, self.down, self.router, self.scale, self.bias, self.shared_ids)
+        mx.eval(self.rows, self.pairs, self.one)
 
     def route(self, x: mx.array) -> tuple[mx.array, mx.array]:
         """[L, H] -> ids of the experts in play [L, k + S], shared ones last, and their weights.
@@ -56,7 +60,7 @@ class FewRowMoE:
         """Rows [L, H], each with n experts of the bank and their weights [L, n] -> [L, H]."""
         length, count = ids.shape
         if length == 1:
-            return weights @ self.outputs(x, None, ids.squeeze(0))
+            return weights @ self.outputs(x, self.one[:count], ids.squeeze(0))
         # Ordered by expert, so that each is read from memory once and from the cache after that.
         ids, weights = ids.flatten(), weights.flatten()
         order = mx.argsort(ids)
@@ -64,8 +68,9 @@ class FewRowMoE:
         outputs = self.outputs(x, rows, ids[order])
         return mx.where(rows == self.rows[:length], weights[order], 0.0) @ outputs
 
-    def outputs(self, x: mx.array, rows: mx.array | None, experts: mx.array) -> mx.array:
+    def outputs(self, x: mx.array, rows: mx.array, experts: mx.array) -> mx.array:
         """Rows [L, H], the row and the expert of each pair [P] -> [P, H]."""
         wide = mx.gather_mm(x[:, None], self.gate_up, lhs_indices=rows, rhs_indices=experts)
         gate, up = mx.split(wide, 2, axis=-1)
-        return mx.gather_mm(silu(gate) * up, self.down, rhs_indices=experts).squeeze(1)
+        pairs = self.pairs[: experts.shape[0]]
+        return mx.gather_mm(silu(gate) * up, self.down, lhs_indices=pairs, rhs_indices=experts).squeeze(1)
