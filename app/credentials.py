@@ -66,7 +66,7 @@ def check_token(value: str, *, endpoint: str | None = None) -> str:
                 f"{where} could not check the token (status {response.status_code}).", "Try again later."
             )
         return str(cast("dict[str, object]", response.json())["name"])
-    except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, KeyError, TypeError, RecursionError) as error:
+    except (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise SettingsError(
             f"{where} could not be asked about the token ({type(error).__name__}).",
             "Check the connection and the endpoint in the settings.",

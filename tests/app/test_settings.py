@@ -397,6 +397,12 @@ class TestToken:
             credentials.check_token(value, endpoint=hub)
         assert value not in str(caught.value)
 
+    def test_offline_mode_asks_nobody(self, hub: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+        monkeypatch.setattr("huggingface_hub.utils._http._GLOBAL_CLIENT", None)
+        with pytest.raises(SettingsError, match="could not be asked"):
+            credentials.check_token("hf_good", endpoint=hub)
+
     def test_a_hub_that_cannot_be_reached(self) -> None:
         with pytest.raises(SettingsError, match="could not be asked"):
             credentials.check_token("hf_good", endpoint="http://127.0.0.1:9")
