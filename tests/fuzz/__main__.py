@@ -22,6 +22,7 @@ ROOT = HERE.parents[1]
 BUILD = ROOT / "build" / "fuzz"
 INSTRUMENTED = ["app", "engine", "jinja2", "markdown_it"]
 _CASES = re.compile(r"^stat::number_of_executed_units:\s*(\d+)|^#(\d+)\s", re.MULTILINE)
+_FOUND = re.compile(r"Test unit written to (\S+)")
 _HANG_S = 20
 _MEMORY_MB = 4096
 
@@ -36,9 +37,9 @@ def fuzz(name: str, arguments: Sequence[str]) -> None:
         if name in TARGETS:
             check: Callable[[bytes], object] = load(name)
         else:
-            run, strategies = load_structured(name)
+            takes, strategies = load_structured(name)
             calm = settings(database=None, deadline=None, suppress_health_check=list(HealthCheck))
-            check = calm(given(*strategies)(run)).hypothesis.fuzz_one_input
+            check = calm(given(*strategies)(takes)).hypothesis.fuzz_one_input
     atheris.Setup([sys.argv[0], *arguments], check)
     atheris.Fuzz()
 
@@ -47,7 +48,6 @@ def run(name: str, seconds: int) -> tuple[int, int, list[Path], str]:
     """Cases, seconds, inputs that were answered wrongly, and the end of what the process printed."""
     place, kept = BUILD / name, BUILD / name / "kept"
     kept.mkdir(parents=True, exist_ok=True)
-    before = set(place.iterdir())
     words = [HERE / "words" / f"{part}.dict" for part in (name, "json")]
     options = [f"-max_total_time={seconds}", f"-timeout={_HANG_S}", f"-rss_limit_mb={_MEMORY_MB}", "-max_len=20000"]
     options += [f"-artifact_prefix={place}/", "-print_final_stats=1"]
@@ -58,7 +58,7 @@ def run(name: str, seconds: int) -> tuple[int, int, list[Path], str]:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, errors="replace", check=False)
     output = done.stdout + done.stderr
     cases = max((int(a or b) for a, b in _CASES.findall(output)), default=0)
-    found = sorted(set(place.iterdir()) - before)
+    found = [Path(path) for path in _FOUND.findall(output)]
     tail = "" if done.returncode == 0 else output[-3000:]
     return cases, round(time.monotonic() - began), found, tail
 
