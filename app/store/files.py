@@ -58,7 +58,7 @@ def set_damaged_log_aside(path: Path, now: float) -> Path | None:
     # A power cut may leave zeros, or less than a header: then nothing was ever committed to it.
     if len(header) < _LOG_HEADER or not any(header) or int.from_bytes(header[:4], "big") in _LOG_MAGIC:
         return None
-    return set_aside(path, now, sidecars=_SIDECARS[1:])
+    return _log_of(set_aside(path, now, sidecars=_SIDECARS[1:]))
 
 
 def lost_log(path: Path, frames: int) -> bool:
@@ -87,8 +87,7 @@ def lost_log(path: Path, frames: int) -> bool:
 
 def copy_log(path: Path, now: float) -> Path:
     """Copies the log beside the database. Raises StoreError."""
-    kept = _free_name(path, "damaged", now)
-    kept = kept.with_name(kept.name + "-wal")
+    kept = _log_of(_free_name(path, "damaged", now))
     try:
         kept.write_bytes(_log_of(path).read_bytes())
     except OSError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from email.utils import formatdate
 from pathlib import Path
@@ -87,8 +88,8 @@ def test_durations_do_not_follow_the_clock(opened: Opened, script: Script, clock
     assert message.stats is not None
     view = page.transcript.view(message.id)
     texts = " ".join(label.text() for label in view.findChildren(QLabel))
-    assert "-" not in texts.replace("–", "").replace("tok", "") or "−" not in texts
     assert "tok/s" in texts
+    assert re.search(r"[-−]\d", texts) is None
 
 
 @pytest.mark.parametrize("off", [-20 * YEAR, 20 * YEAR])

@@ -18,6 +18,7 @@ from person import said, send, shown
 from window_fixtures import Opened, Wait
 
 from app.composition import Gui
+from app.engine_host import LoadRequest
 from app.scripted import Said, Script, scripted_loader
 from app.store.history import History
 from engine.hub.progress import DownloadProgress
@@ -105,7 +106,7 @@ def test_an_answer_that_cannot_be_kept_yet_is_kept_as_soon_as_it_can(
     gui, disk = gui_and_disk
     script.answers, script.rate = lambda _turns: Said(LONG), 0.0
     script.context = 1 << 20
-    gui.services.host.load(gui.services.host.loading or _again(gui))
+    gui.services.host.load(LoadRequest(Path("demo"), "Inkstand Demo"))
     wait(lambda: gui.services.host.facts is not None)
     send(gui, "tell me")
     disk.fill()
@@ -117,12 +118,6 @@ def test_an_answer_that_cannot_be_kept_yet_is_kept_as_soon_as_it_can(
     history = gui.services.history
     wait(lambda: history.messages.get(answer.id).state == "done")
     assert history.messages.get(answer.id).content == answer.content
-
-
-def _again(gui: Gui):
-    from app.engine_host import LoadRequest
-
-    return LoadRequest(Path("demo"), "Inkstand Demo")
 
 
 @pytest.mark.parametrize("killed", [False, True], ids=["after a quit", "after a kill"])
