@@ -39,6 +39,7 @@ def ask(session: Session, prompt: str, **options: Any) -> Generation:
     return events[-1].generation
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["prompt"][:20])
 def test_greedy_ids_and_rounds_equal_the_torch_reference(case: dict[str, Any]) -> None:
     session = Session(demo(), block_size=5, drafting=False)
@@ -80,6 +81,7 @@ def far_rows(a: Run, b: Run) -> float:
     return far / rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rollback", ["trim", "replay"])
 @pytest.mark.parametrize(
     ("schedule", "drafts"), [("stateful", 1), ("stateful", 2), ("stateful", 4), ("chained", 3), ("chained", 5)]
