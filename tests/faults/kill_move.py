@@ -43,8 +43,9 @@ class Moving(Place):
         self._context = context
         self._home = folder / "home"
         self._marker = folder / "busy"
-        self._volume = Path(tempfile.mkdtemp(prefix="inkstand-faults-", dir=_SHARED if _SHARED.is_dir() else folder))
-        self._folders = [self._home / "data" / "models", self._volume / "models"]
+        other = _SHARED if _SHARED.is_dir() else folder
+        self._volume = tempfile.TemporaryDirectory(prefix="inkstand-faults-", dir=other)
+        self._folders = [self._home / "data" / "models", Path(self._volume.name) / "models"]
         self._at, self._moves, self._between = 0, 0, 0
         for name in NAMES:
             make_model(self._folders[0], name)
@@ -97,7 +98,7 @@ class Moving(Place):
         self.check()
         if self._moves == moves:
             self.losses.append("the last move did not arrive")
-        shutil.rmtree(self._volume)
+        self._volume.cleanup()
 
     def note(self) -> str:
         return f"{self._between} times between the folders, {self._moves} whole moves"
