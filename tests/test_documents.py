@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,13 @@ from engine.cli.main import build_parser
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = ["README.md", "engine/README.md", "app/README.md", ".github/CONTRIBUTING.md", ".github/SECURITY.md"]
+
+
+@cache
+def sources() -> list[str]:
+    """Files of the project, not of environments and builds beside it."""
+    folders = ("app", "engine", "packaging", "resources", "tests")
+    return [path.as_posix() for folder in folders for path in (ROOT / folder).rglob("*")]
 
 
 def commands() -> dict[str, argparse.ArgumentParser]:
@@ -54,7 +62,7 @@ def test_files_named_exist(document: str) -> None:
     package = (ROOT / document).parent if document.count("/") == 1 and not document.startswith(".") else ROOT
     for span in re.findall(r"`([\w./-]+\.(?:py|md|toml))`", text):
         found = any((base / span).exists() for base in (ROOT, package))
-        assert found or list(ROOT.glob(f"*/**/{span}")), span
+        assert found or any(path.endswith(f"/{span}") for path in sources()), span
 
 
 def test_every_promise_names_its_tests() -> None:
