@@ -1,8 +1,8 @@
 """`DecoderLayer` for a few rows in float32 on the CPU, where every operation costs 10 to 20 microseconds of its own.
 
-It differs from the plain layer in how, not in what: matrices are multiplied in tiles, experts in ranges, norms are
-written out with their constants folded into the weight, a convolution's inner residual is folded into its last tap, and
-attention is two products and a softmax over rows grouped by key head. Sums are therefore rounded in another order.
+It differs from the plain layer in how, not in what: matrices are multiplied in tiles, experts pair by pair, norms are
+written out with their constants folded into the weight, the relative bias is read from a table, and attention is two
+products and a softmax over rows grouped by key head. Sums are therefore rounded in another order.
 """
 
 from __future__ import annotations
@@ -28,12 +28,8 @@ class Conv:
     """`ShortConv` over rows [L, C]."""
 
     def __init__(self, conv: ShortConv) -> None:
-        taps, channels = conv.weight.shape
-        self.taps = taps
-        last = mx.concatenate([mx.zeros((taps - 1, 1)), mx.ones((1, 1))])
-        self.weight = conv.weight + last
-        self.channels = channels
-        mx.eval(self.weight)
+        self.weight = conv.weight
+        self.taps, self.channels = conv.weight.shape
 
     def __call__(self, x: mx.array, cache: ConvCache) -> mx.array:
         inputs = cache.extend(x[None])
@@ -85,16 +81,16 @@ class BiasTable:
     """
 
     def __init__(self, bias: RelativeBias) -> None:
-        self.near = mx.contiguous(bias.bank.T)
-        self.far = -math.inf if bias.windowed else 0.0
+        self.bias = bias
         self._grow(bias.extent + 2 * ALIGN + FEW_ROWS)
 
     def _grow(self, farthest: int) -> None:
-        extent, d_rel = self.near.shape
+        near, far = self.bias.bank.T, -math.inf if self.bias.windowed else 0.0
+        extent, d_rel = near.shape
         self.farthest = farthest
         beyond, after = farthest + 1 - extent, ALIGN + FEW_ROWS
-        self.bank = mx.concatenate([mx.zeros((beyond, d_rel)), self.near, mx.zeros((after, d_rel))])
-        self.mask = mx.concatenate([mx.full((beyond,), self.far), mx.zeros((extent,)), mx.full((after,), -math.inf)])
+        self.bank = mx.concatenate([mx.zeros((beyond, d_rel)), near, mx.zeros((after, d_rel))])
+        self.mask = mx.concatenate([mx.full((beyond,), far), mx.zeros((extent,)), mx.full((after,), -math.inf)])
         mx.eval(self.bank, self.mask)
 
     def __call__(self, r: mx.array, position: int, view: KeyView, shape: tuple[int, ...]) -> mx.array:
