@@ -15,7 +15,7 @@ from engine.decode.target import Target
 from engine.model import blockwise
 from engine.model.attention import log_scale
 from engine.model.backbone import Backbone
-from engine.model.blockwise import FEW_ROWS, attend_at_once, attend_in_blocks, near_start
+from engine.model.blockwise import AT_ONCE_ROWS, attend_at_once, attend_in_blocks, near_start
 from engine.model.elementary import exp, silu
 from engine.model.relative_bias import RelativeBias
 from engine.weights.load import load_model
@@ -129,7 +129,7 @@ def test_few_rows_and_many_rows_give_the_same_hidden_states() -> None:
             pass
         return mx.concatenate(rows, axis=1)
 
-    difference = mx.abs(hidden(FEW_ROWS) - hidden(512)).max(axis=-1)
+    difference = mx.abs(hidden(AT_ONCE_ROWS) - hidden(512)).max(axis=-1)
     # The random routers flip an expert in a row now and then.
     assert mx.mean((difference < 1e-3).astype(mx.float32)).item() > 0.99
 

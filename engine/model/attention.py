@@ -8,7 +8,7 @@ import mlx.core as mx
 
 from engine.cache import KVCache, LayerCache
 from engine.config import TextConfig
-from engine.model.blockwise import FEW_ROWS, attend_at_once, attend_in_blocks
+from engine.model.blockwise import AT_ONCE_ROWS, attend_at_once, attend_in_blocks
 from engine.model.params import Params, array, matrix, stacked
 from engine.model.relative_bias import RelativeBias
 from engine.model.short_conv import ShortConv
@@ -89,7 +89,7 @@ class Attention:
         """The heads' outputs [1, L, heads * D]; keys and values join the cache."""
         length, position = rows.q.shape[2], cache.offset
         view = cache.append(rows.k, rows.v)
-        attend = attend_at_once if length <= FEW_ROWS else attend_in_blocks
+        attend = attend_at_once if length <= AT_ONCE_ROWS else attend_in_blocks
         # Both q and k are RMS-normed per head, hence 1/head_dim and not its square root.
         o = attend(rows.q, rows.r, view, position=position, bias=self.bias, tau=tau, scale=1.0 / self.head_dim)
         return o.swapaxes(1, 2).reshape(1, length, -1)

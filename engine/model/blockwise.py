@@ -16,7 +16,7 @@ from engine.cache import KeyView, align_down, align_up
 from engine.model.elementary import exp
 from engine.model.relative_bias import RelativeBias
 
-FEW_ROWS = 16
+AT_ONCE_ROWS = 16
 """Up to this many queries one call with its mask is faster, and small."""
 
 QUERY_BLOCK = 64
