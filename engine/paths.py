@@ -87,3 +87,12 @@ def _resource_roots() -> Iterable[Path]:
         yield Path(bundle) / "resources"
     yield package / "resources"
     yield package.parent / "resources"
+
+
+def sync(path: Path) -> None:
+    """Make a file, or the names in a directory, survive a power cut."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

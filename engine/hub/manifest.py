@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from engine.hub.names import MANIFEST
-from engine.hub.partfile import sync_folder
+from engine.paths import sync
 
 _VERSION = 1
 _STALE_S = 60.0
@@ -112,7 +112,7 @@ def write_json(path: Path, value: object) -> None:
             os.fsync(fd)
         _remove_stale(Path(name), path.name)
         Path(name).replace(path)
-        sync_folder(path.parent)
+        sync(path.parent)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise

@@ -17,9 +17,10 @@ from engine.hub.library import Library
 from engine.hub.library_settings import Moving
 from engine.hub.manifest import load_manifest
 from engine.hub.names import MANIFEST, PART_SUFFIX, place
-from engine.hub.partfile import Disk, disk_error, disk_errors, sync_folder
+from engine.hub.partfile import Disk, disk_error, disk_errors
 from engine.hub.plan import plan_from_json
 from engine.hub.storage import lock_folder
+from engine.paths import sync
 from engine.wording import size
 
 
@@ -158,7 +159,7 @@ def _move(step: _Step) -> None:
         with partial.open("rb") as file:
             os.fsync(file.fileno())
         partial.replace(step.target)
-        sync_folder(step.target.parent)
+        sync(step.target.parent)
         if not step.leave:
             step.source.unlink()
     except OSError as error:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from engine.hub.errors import DiskFullError, HubError, TargetError, UnavailableError
 from engine.hub.names import PART_SUFFIX, place
+from engine.paths import sync
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _GONE = frozenset({errno.EIO, errno.ENXIO, errno.ENODEV, errno.ESTALE, errno.ENOENT, errno.ENOTCONN})
@@ -163,7 +164,7 @@ class PartFile:
             if keep_old and self.final.exists():
                 self.final.replace(self.final.with_name(self.final.name + ".changed"))
             self.path.replace(self.final)
-            sync_folder(self.final.parent)
+            sync(self.final.parent)
         except OSError as error:
             raise disk_error(error, self.path) from error
         return stat
@@ -203,12 +204,3 @@ class Digest:
     @property
     def git_oid(self) -> str | None:
         return self._sha1.hexdigest() if self._sha1 else None
-
-
-def sync_folder(folder: Path) -> None:
-    """Makes renames inside `folder` survive a power cut."""
-    fd = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -28,6 +28,7 @@ from engine.errors import CheckpointError, UserError
 from engine.fields import read_object
 from engine.model.linear import Dense, Packed, Quantization
 from engine.model.params import Parameter
+from engine.paths import sync
 from engine.weights.assemble import SecondScales, assemble, is_identity_scale
 from engine.weights.files import list_files, read_headers
 from engine.weights.head import HeadFound, find_head
@@ -114,11 +115,11 @@ def convert(
     with _work_directory(destination) as work:
         packings = _write_copy(source, work, parts, recipe, progress=progress, shard_bytes=shard_bytes)
         for path in (*work.iterdir(), work):
-            _sync(path)
+            sync(path)
         if destination.exists():
             destination.rmdir()
         work.rename(destination)
-        _sync(destination.parent)
+        sync(destination.parent)
     return ConvertReport(
         directory=destination,
         nbytes=sum(file.stat().st_size for file in destination.iterdir()),
@@ -163,15 +164,6 @@ def _work_directory(destination: Path) -> Generator[Path]:
 def _empty(directory: Path) -> None:
     for path in directory.iterdir():
         shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
-
-
-def _sync(path: Path) -> None:
-    """Makes a file, or the names in a directory, survive a power cut."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _write_copy(

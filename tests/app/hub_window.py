@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import httpx2
 from hub.fake_hub import FakeHub
+from PySide6.QtCore import QEvent
+from PySide6.QtWidgets import QApplication
 
 from app.composition import Gui, build, start
 from app.engine_host import LoadRequest, ModelLoader
+from app.event_loop import event_loop
 from app.hub_access import HubAccess
 from app.model_rows import Row
 from app.settings import Sampling, Settings
@@ -34,6 +39,22 @@ Scenario = Callable[["HubWindow"], Awaitable[None]]
 
 def plain_client() -> httpx2.AsyncClient:
     return httpx2.AsyncClient(verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), follow_redirects=True, timeout=None)
+
+
+@contextmanager
+def window_loop(qapp: QApplication) -> Iterator[asyncio.AbstractEventLoop]:
+    """The program's event loop; what is left of a window is collected at the end, on this thread.
+
+    The threads of the fake hub must not do it.
+    """
+    gc.disable()
+    with event_loop(qapp) as loop:
+        asyncio.set_event_loop(loop)
+        yield loop
+    asyncio.set_event_loop(None)
+    qapp.sendPostedEvents(None, QEvent.Type.DeferredDelete.value)
+    gc.collect()
+    gc.enable()
 
 
 @dataclass

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from hub.fake_hub import FakeHub, Fault
-from hub_window import HubWindow, Scenario, plain_client, run_window
-from PySide6.QtCore import QEvent, QUrl
+from hub_window import HubWindow, Scenario, plain_client, run_window, window_loop
+from PySide6.QtCore import QUrl
 from PySide6.QtWidgets import QApplication, QPushButton
 
 from app.engine_host import Checkpoint, LoadRequest
-from app.event_loop import event_loop
 from app.scripted import Script, scripted_loader
 from app.views.models.confirm import Confirm
 from app.views.models.ledger_dialog import LedgerDialog
@@ -40,15 +38,8 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
 
 @pytest.fixture
 def loop(qapp: QApplication) -> Iterator[asyncio.AbstractEventLoop]:
-    # The threads of the fake hub must not collect what is left of a window.
-    gc.disable()
-    with event_loop(qapp) as loop:
-        asyncio.set_event_loop(loop)
+    with window_loop(qapp) as loop:
         yield loop
-    asyncio.set_event_loop(None)
-    qapp.sendPostedEvents(None, QEvent.Type.DeferredDelete.value)
-    gc.collect()
-    gc.enable()
 
 
 @pytest.fixture

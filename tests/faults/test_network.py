@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,11 +11,9 @@ import hub_window
 import pytest
 from hub.fake_hub import FakeHub, Fault, Request
 from hub_desk import REPO, Desk
-from hub_window import HubWindow, Scenario, plain_client, run_window
-from PySide6.QtCore import QEvent
+from hub_window import HubWindow, Scenario, plain_client, run_window, window_loop
 from PySide6.QtWidgets import QApplication
 
-from app.event_loop import event_loop
 from app.scripted import Script, scripted_loader
 from app.views.models.plan_dialog import PlanDialog
 from engine.hub.client import HubClient
@@ -87,15 +84,8 @@ def share(window: HubWindow) -> float:
 class TestWindow:
     @pytest.fixture
     def loop(self, qapp: QApplication) -> Iterator[asyncio.AbstractEventLoop]:
-        # The threads of the fake hub must not collect what is left of a window.
-        gc.disable()
-        with event_loop(qapp) as loop:
-            asyncio.set_event_loop(loop)
+        with window_loop(qapp) as loop:
             yield loop
-        asyncio.set_event_loop(None)
-        qapp.sendPostedEvents(None, QEvent.Type.DeferredDelete.value)
-        gc.collect()
-        gc.enable()
 
     @pytest.fixture
     def play(self, loop: asyncio.AbstractEventLoop, hub: FakeHub, script: Script, inkstand_home: Path) -> Play:
