@@ -171,6 +171,7 @@ def test_a_wrong_line_is_named_with_its_cure(
 def test_built_in_prompts() -> None:
     assert read_prompts("kinds") == KINDS
     assert read_prompts("short") == SHORT
+    assert read_prompts("all") == (*KINDS, *SHORT)
     texts = [prompt.text for prompt in varied()]
     assert len(set(texts)) == len(texts) == 288
 

@@ -50,7 +50,7 @@ SHORT = tuple(
 )
 """The questions whose tokens per round are compared from version to version."""
 
-SETS = {"kinds": KINDS, "short": SHORT}
+SETS = {"kinds": KINDS, "short": SHORT, "all": (*KINDS, *SHORT)}
 """By the name that `--prompts` takes."""
 
 _FORMS = (

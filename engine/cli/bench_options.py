@@ -21,7 +21,7 @@ def add_prompts(parser: argparse.ArgumentParser) -> None:
         default="kinds",
         metavar="FILE",
         help="one prompt per line or a JSON list; built-in: kinds (default: code, JSON, list, prose, dialogue, "
-        "summary), short (draft-report's)",
+        "summary), short (draft-report's), all (both)",
     )
     parser.add_argument("--effort", default="high", metavar="LEVEL", help="thinking effort (high)")
 
