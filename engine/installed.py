@@ -58,6 +58,23 @@ def find_checkpoint(name: str, library: Library | None = None) -> Checkpoint:
     return Checkpoint(model.path, head.path if head else None)
 
 
+def find_head_folder(name: str, library: Library | None = None) -> Path:
+    """The folder of the head, or of the model with a head of its own, that is called so in the library.
+
+    Raises:
+        UnknownModelError: the library has no such model.
+        UserError: it has no head that can be used.
+    """
+    model = (library or open_library()).find(name)
+    if not model.usable_head:
+        note = model.facts.head_note if model.facts is not None and not model.has_head else model.problem
+        raise UserError(
+            f"{model.name} has no MTP head that can be used. {note or ''}".strip(),
+            "`inkstand models list` shows which models have one.",
+        )
+    return model.path
+
+
 def _state(model: Model) -> str:
     return "it holds no model" if model.status == "ready" else f"it is {model.status}"
 

@@ -58,3 +58,28 @@ def test_an_unknown_name_says_how_to_get_it(capsys: pytest.CaptureFixture[str]) 
     assert (code, out) == (2, "")
     assert "nobody/nothing" in err
     assert "inkstand download" in err
+
+
+def test_a_head_is_named_like_a_model(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = str(folder / "some" / "tiny")
+    code, out, err = generate(model, capsys, "--draft-model", "some/tiny-head")
+    assert code == 0, err
+    assert json.loads(out)["draft"]["effective"] == "mtp"
+    code, _, err = generate(model, capsys, "--draft-model", "some/tiny")
+    assert code == 2
+    assert "some/tiny has no MTP head" in err
+    assert generate(model, capsys, "--draft-model", "nobody/nothing")[0] == 2
+
+
+def test_inspect_and_convert_take_a_name(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["inspect", "some/tiny-head", "--json"]) == 2  # no model, but its head is described
+    report = json.loads(capsys.readouterr().out)
+    assert report["directory"] == str(folder / "some" / "tiny-head")
+    assert report["head"]["depths"] == 3
+    copy = tmp_path_factory.mktemp("converted") / "copy"
+    assert main(["convert", "some/tiny", str(copy), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["directory"] == str(copy)
+    assert main(["convert", "some/tiny-head", str(copy)]) == 2
+    assert "only an MTP head" in capsys.readouterr().err

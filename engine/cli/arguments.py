@@ -101,7 +101,10 @@ def add_checkpoint_options(parser: argparse.ArgumentParser, *, positional: bool 
     else:
         group.add_argument("-m", "--model", type=Path, metavar="MODEL", help=meaning)
     group.add_argument(
-        "--draft-model", type=Path, metavar="DIR", help="directory with the MTP head, if not the model's"
+        "--draft-model",
+        type=Path,
+        metavar="HEAD",
+        help="directory with the MTP head, or owner/name of a downloaded one, if not the model's",
     )
     group.add_argument("--dtype", choices=["auto", "f32", "bf16"], default="auto", help="precision of the activations")
     group.add_argument(

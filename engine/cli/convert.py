@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.cli.arguments import Subparsers, UsageError
+from engine.cli.loading import named_checkpoint
 from engine.cli.terminal import Terminal
 from engine.errors import UserError
 from engine.wording import size
@@ -28,7 +29,7 @@ def add_parser(subparsers: Subparsers) -> None:
         epilog="Example: inkstand convert Inkling Inkling-6bit --quantize 6 --set experts=5",
     )
     parser.set_defaults(run=run)
-    parser.add_argument("source", type=Path, metavar="SRC", help="checkpoint directory")
+    parser.add_argument("source", type=Path, metavar="SRC", help="checkpoint directory, or owner/name of a downloaded one")
     parser.add_argument("destination", type=Path, metavar="DST", help="new directory")
     parser.add_argument(
         "-q",
@@ -58,7 +59,8 @@ def run(args: argparse.Namespace) -> int:
 
     recipe = parse_recipe(args.quantize, args.set)
     try:
-        report = convert(args.source, args.destination, recipe, progress=progress)
+        source, _ = named_checkpoint(args.source)
+        report = convert(source, args.destination, recipe, progress=progress)
     finally:
         terminal.clear_progress()
     if args.json:

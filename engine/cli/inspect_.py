@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.cli.arguments import Subparsers
+from engine.cli.loading import model_folder
 from engine.cli.terminal import Terminal
 from engine.wording import counted, size
 
@@ -21,7 +22,7 @@ def add_parser(subparsers: Subparsers) -> None:
         "inspect", help="show family, layout, quantization, sizes and MTP head of a checkpoint, without loading it"
     )
     parser.set_defaults(run=run)
-    parser.add_argument("directory", type=Path, metavar="DIR")
+    parser.add_argument("model", type=Path, metavar="MODEL", help="directory, or owner/name of a downloaded one")
     parser.add_argument("--json", action="store_true", help="print one line of JSON")
 
 
@@ -29,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
     """Prints the findings. Returns 2 when the checkpoint cannot be loaded."""
     from engine.weights.inspect import inspect
 
-    findings = inspect(args.directory)
+    findings = inspect(model_folder(args.model))
     if args.json:
         Terminal().json(as_json(findings))
     else:

@@ -47,20 +47,41 @@ def load_engine(args: argparse.Namespace, terminal: Terminal) -> Engine:
 
 def checkpoint_directories(args: argparse.Namespace) -> tuple[Path, Path | None]:
     """The model's directory and the one of its head, None where that is not named and the model is not paired."""
-    directory, paired = _checkpoint(args.model)
-    return directory, args.draft_model or (None if args.draft_kind == "none" else paired)
+    directory, paired = (demo_checkpoint(), None) if args.model is None else named_checkpoint(args.model)
+    if args.draft_model is not None:
+        return directory, _head_folder(args.draft_model)
+    return directory, None if args.draft_kind == "none" else paired
 
 
-def _checkpoint(model: Path | None) -> tuple[Path, Path | None]:
-    """The directory that `-m` means, a path or the owner/name of a downloaded model, and the head it is paired with."""
-    if model is None:
-        return demo_checkpoint(), None
-    if model.exists() or model.is_absolute() or len(model.parts) != 2:
+def named_checkpoint(model: Path) -> tuple[Path, Path | None]:
+    """The directory that a path or the owner/name of a downloaded model means, and the head that it is paired with."""
+    if not _is_name(model):
         return model, None
     from engine.installed import find_checkpoint
 
     found = find_checkpoint(model.as_posix())
     return found.directory, found.head
+
+
+def model_folder(model: Path) -> Path:
+    """The directory that a path or the owner/name of a model means, whatever is wrong with what it holds."""
+    if not _is_name(model):
+        return model
+    from engine.installed import open_library
+
+    return open_library().find(model.as_posix()).path
+
+
+def _head_folder(head: Path) -> Path:
+    if not _is_name(head):
+        return head
+    from engine.installed import find_head_folder
+
+    return find_head_folder(head.as_posix())
+
+
+def _is_name(model: Path) -> bool:
+    return len(model.parts) == 2 and not model.is_absolute() and not model.exists()
 
 
 def open_session(engine: Engine, args: argparse.Namespace) -> Session:

@@ -28,7 +28,9 @@ def add_parser(subparsers: Subparsers) -> None:
         "model", nargs="?", type=Path, metavar="MODEL", help="directory, or owner/name of a downloaded one"
     )
     parser.add_argument("--config", type=Path, metavar="FILE", help="a config.json alone, before its weights are there")
-    parser.add_argument("--draft-model", type=Path, metavar="DIR", help="directory with the MTP head")
+    parser.add_argument(
+        "--draft-model", type=Path, metavar="HEAD", help="directory with the MTP head, or owner/name of a downloaded one"
+    )
     parser.add_argument("--no-head", action="store_true", help="without the MTP head")
     parser.add_argument(
         "--context", type=positive, metavar="N", help=f"tokens ({_CONTEXT}, or the model's own if less)"
