@@ -29,7 +29,9 @@ def add_parser(subparsers: Subparsers) -> None:
         epilog="Example: inkstand convert Inkling Inkling-6bit --quantize 6 --set experts=5",
     )
     parser.set_defaults(run=run)
-    parser.add_argument("source", type=Path, metavar="SRC", help="checkpoint directory, or owner/name of a downloaded one")
+    parser.add_argument(
+        "source", type=Path, metavar="SRC", help="checkpoint directory, or owner/name of a downloaded one"
+    )
     parser.add_argument("destination", type=Path, metavar="DST", help="new directory")
     parser.add_argument(
         "-q",

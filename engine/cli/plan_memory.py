@@ -29,7 +29,10 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     parser.add_argument("--config", type=Path, metavar="FILE", help="a config.json alone, before its weights are there")
     parser.add_argument(
-        "--draft-model", type=Path, metavar="HEAD", help="directory with the MTP head, or owner/name of a downloaded one"
+        "--draft-model",
+        type=Path,
+        metavar="HEAD",
+        help="directory with the MTP head, or owner/name of a downloaded one",
     )
     parser.add_argument("--no-head", action="store_true", help="without the MTP head")
     parser.add_argument(
