@@ -54,6 +54,16 @@ def test_a_wrong_command_line_exits_with_2_and_points_to_help(
     assert "--help" in err
 
 
+@pytest.mark.parametrize("line", [["parity", "-m", "tiny"], ["bench", "context", "--loud"], ["bench", "--loud"]])
+def test_an_unknown_option_points_to_the_help_of_its_command(
+    line: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(line) == 2
+    hint = capsys.readouterr().err.splitlines()[-1]
+    assert hint.removeprefix("See: inkstand ") in {"parity --help", "bench context --help", "bench speed --help"}
+    assert line[0] in hint
+
+
 def test_help_does_not_import_mlx_or_the_tokenizer() -> None:
     heavy = ["mlx.core", "tokenizers", "jinja2", "numpy", "huggingface_hub"]
     script = (

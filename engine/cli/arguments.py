@@ -37,7 +37,11 @@ class Parser(argparse.ArgumentParser):
             name, among = self._default
             if not args or args[0] not in {*among, "-h", "--help"}:
                 args = [name, *args]
-        return super().parse_known_args(args, namespace)
+        known, rest = super().parse_known_args(args, namespace)
+        if rest:
+            # Said by the parser of the subcommand, so that the hint leads to its help and not to that of all commands.
+            self.error(f"unrecognized arguments: {' '.join(rest)}")
+        return known, rest
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message[:1].upper()}{message[1:]}.", f"See: {self.prog} --help")
