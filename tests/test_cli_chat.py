@@ -116,6 +116,11 @@ def test_effort_and_system_apply_to_the_next_answer() -> None:
     assert "absurd" in screen
 
 
+def test_effort_without_a_word_is_shown() -> None:
+    _, screen = chat(FakeSession([]), "/effort", "/effort low", "/effort", effort=0.7)
+    assert screen == "Thinking effort 0.7.\nThinking effort 0.2.\nThinking effort 0.2.\n"
+
+
 def test_retry_answers_the_same_history_again() -> None:
     session = FakeSession([answer("one"), answer("another"), answer("two")])
     conversation, _ = chat(session, "/retry", "first", "/retry", "second")

@@ -52,7 +52,7 @@ class Conversation:
         options: GenerationOptions,
         terminal: Terminal,
         *,
-        effort: float | None,
+        effort: float,
         system: str | None = None,
     ) -> None:
         self._session = session
@@ -66,7 +66,7 @@ class Conversation:
         self.history: list[Message] = []
         self._commands: dict[str, tuple[str, str, Callable[[str], None]]] = {
             "/mtp": ("on|off", "switch the drafter; without a word, show its state", self._mtp),
-            "/effort": ("LEVEL", "thinking effort of the next answers", self._set_effort),
+            "/effort": ("LEVEL", "thinking effort of the next answers; without a word, show it", self._set_effort),
             "/system": ("TEXT", "system message; without a text, none", self._set_system),
             "/retry": ("", "answer the last message again", self._retry),
             "/stats": ("", "everything measured about the last answer", self._stats),
@@ -118,7 +118,8 @@ class Conversation:
         self._terminal.note(f"The drafter is {'on' if self._session.drafting else 'off'}.")
 
     def _set_effort(self, argument: str) -> None:
-        self._effort = parse_effort(argument)
+        if argument:
+            self._effort = parse_effort(argument)
         self._terminal.note(f"Thinking effort {self._effort:g}.")
 
     def _set_system(self, argument: str) -> None:
