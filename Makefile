@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 SHARED ?= ../shared
 # One test process per core; PYTEST_FLAGS= runs them in one.
 PYTEST_FLAGS ?= -n auto --dist worksteal
-# Each test is in one of these parts, see tests/conftest.py: make test-hub
+# Each test is in one of these parts, see tests/parts.py: make test-hub
 PARTS := engine hub app faults fuzz project
 # Lines and branches of these are covered wholly, and by the tests of their own that are named below them.
 COVERED := engine/cache.py,engine/decode/acceptance.py,engine/hub/journal.py,engine/text/channels.py,app/store/migrations.py

@@ -10,33 +10,14 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from parts import part_of
 
 # The matrices of the test models are small: more threads wait for each other more than they compute.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-TESTS = Path(__file__).parent
-PROJECT = {
-    "test_dependencies.py",
-    "test_documents.py",
-    "test_packaging.py",
-    "test_packaging_licences.py",
-    "test_packaging_linux.py",
-    "test_workflows.py",
-}
-
 settings.register_profile("local", deadline=None, print_blob=True)
 settings.register_profile("ci", parent=settings.get_profile("local"), derandomize=True, database=None)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
-
-
-def part_of(path: Path) -> str:
-    """The part of the suite that the tests of a file belong to: the name of their marker."""
-    folder = path.relative_to(TESTS).parts[0]
-    if path.name.startswith("test_fuzz_"):
-        return "fuzz"
-    if path.name in PROJECT:
-        return "project"
-    return "engine" if folder == path.name else folder
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from conftest import part_of
+from parts import part_of
 
 ROOT = Path(__file__).resolve().parents[1]
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
