@@ -157,6 +157,13 @@ def family_of(directory: Path) -> str | None:
 
 def _config_path(directory: Path) -> Path:
     directory = Path(directory)
+    if directory.suffix.lower() == ".gguf" or (
+        not (directory / "config.json").exists() and any(directory.glob("*.[gG][gG][uU][fF]"))
+    ):
+        raise ConfigError(
+            f"{directory} is GGUF, which Inkstand does not read.",
+            "Take a checkpoint in safetensors, as published or converted for MLX.",
+        )
     if not directory.is_dir():
         raise ConfigError(
             f"There is no model directory {directory}.", "Give the path of a directory that holds config.json."

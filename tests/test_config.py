@@ -217,6 +217,14 @@ def test_missing_directory_and_missing_file_are_told_apart(tmp_path: Path) -> No
         ModelConfig.from_directory(tmp_path)
 
 
+@pytest.mark.parametrize("named", ["", "Inkling-Q4.gguf"])
+def test_gguf_is_refused_by_name(named: str, tmp_path: Path) -> None:
+    (tmp_path / "Inkling-Q4.gguf").write_bytes(b"GGUF")
+    with pytest.raises(ConfigError, match="is GGUF, which Inkstand does not read") as raised:
+        ModelConfig.from_directory(tmp_path / named)
+    assert "safetensors" in raised.value.hint
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
