@@ -6,7 +6,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from engine.decode.acceptance import judge, standing, tie_margin
+from engine.decode.acceptance import Verdict, judge, standing, tie_margin
 from engine.decode.drafter import Draft
 from engine.decode.options import GenerationOptions
 from engine.decode.sampler import Sampler
@@ -104,3 +104,10 @@ def test_the_near_tie_grows_with_the_logit_but_not_below_one(dtype: mx.Dtype) ->
     assert tie_margin(0.1, dtype) == tie_margin(1.0, dtype) > 0
     assert tie_margin(30.0, dtype) == pytest.approx(30 * tie_margin(1.0, dtype))
     assert tie_margin(1.0, mx.bfloat16) > 1000 * tie_margin(1.0, mx.float32)
+
+
+@pytest.mark.parametrize(("accepted", "following"), [(0, [9]), (1, [5, 8]), (3, [5, 6, 7, 4])])
+def test_what_follows_a_row_is_its_draft_until_the_first_that_fell(accepted: int, following: list[int]) -> None:
+    """`chosen` holds, for rows whose draft stands, what would have followed had it fallen."""
+    verdict = Verdict(mx.array(accepted, mx.int32), mx.array([9, 8, 1, 4], mx.int32), None, None)
+    assert verdict.following(mx.array([5, 6, 7], mx.int32)).tolist()[: accepted + 1] == following
