@@ -160,9 +160,12 @@ def _open_history(path: Path, notices: list[str]) -> History:
         history = History.open(path, busy_timeout_s=BUSY_S)
     except (UserError, OSError, sqlite3.Error) as error:
         # Whatever somebody did to the file: it is left alone, and the program starts.
-        why = (
-            sentence_of(error) if isinstance(error, UserError) else f"The chat history {path} cannot be used ({error})."
-        )
+        if isinstance(error, UserError):
+            why = sentence_of(error)
+        else:
+            # The text of an OSError has its number and, once more, the path.
+            cause = (error.strerror if isinstance(error, OSError) else None) or error
+            why = f"The chat history {path} cannot be used ({cause})."
         notices.append(f"{why} Chats of this run are not kept.")
         return History.in_memory()
     notices.extend(history.notices)

@@ -262,7 +262,9 @@ class MainWindow(QMainWindow):
         history = self._s.history
         # A notice goes away; this stays.
         kept = " (read-only)" if history.read_only else "" if history.database.path else " (chats are not kept)"
-        self.setWindowTitle(f"Inkstand{kept}" if chat is None else f"{chat.display_title} – Inkstand{kept}")
+        named = "New chat" if chat is None and kept else "" if chat is None else chat.display_title
+        # The program's name comes last: where it does not, Qt adds it on Linux and Windows.
+        self.setWindowTitle(f"{named}{kept} – Inkstand" if named else "Inkstand")
         self.model.show_switches()
 
     # -- messages -----------------------------------------------------------------------------
