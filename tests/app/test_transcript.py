@@ -100,6 +100,22 @@ def test_two_thousand_messages_need_a_few_widgets(transcript: Transcript, qapp: 
     assert len(made) <= KEPT + len(transcript.visible_ids)
 
 
+def test_what_was_laid_out_before_the_window_is_shown_leaves_nothing_behind(theme: Theme, qapp: QApplication) -> None:
+    """Answers that turn out higher than estimated push messages out of sight that have a widget by then."""
+    view = Transcript(theme)
+    view.resize(800, 400)
+    view.set_messages([message(2 * i + 1, "|a|b|\n|-|-|\n" + "|1|2|\n" * 3) for i in range(8)])
+    view.show()
+    qapp.processEvents()
+    made = view.findChildren(AssistantMessage) + view.findChildren(UserMessage)
+    shown = {widget.message.id for widget in made if widget.isVisible()}
+    assert len(made) > len(shown) == len(view.visible_ids)
+    assert shown == set(view.visible_ids)
+    view.close()
+    view.deleteLater()
+    qapp.sendPostedEvents(None, QEvent.Type.DeferredDelete.value)
+
+
 def test_no_text_moves_while_estimates_become_heights(transcript: Transcript) -> None:
     transcript.set_messages([message(i, "word " * (300 if i % 3 else 3)) for i in range(200)])
     bar = transcript.verticalScrollBar()

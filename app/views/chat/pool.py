@@ -48,6 +48,8 @@ class MessagePool:
         if view is None:
             kind = UserMessage if message.role == "user" else AssistantMessage
             view = self._views[message.id] = kind(self._theme, message, self._parent)
+            # Measured first and shown where it is placed; without this a window that opens would show it with itself.
+            view.hide()
             self._made(view)
             self._decorate(view)
         elif view.message is not message:
