@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from app.hints import hint_of, in_window
-from app.wording import plural
+from app.wording import count, plural
 from engine.cli.units import duration, rate, size
 from engine.hub.catalog import CATALOG, CONTEXT, CatalogEntry, find_entry
 
@@ -343,4 +343,6 @@ def _catalog_row(shelf: Shelf, entry: CatalogEntry) -> Row:
     )
 
 
-CATALOG_NOTE = f"Memory is for {CONTEXT:,} tokens of context. Any other checkpoint can be typed above as owner/name."
+CATALOG_NOTE = (
+    f"Memory is for {count(CONTEXT)} tokens of context. Any other checkpoint can be typed above as owner/name."
+)

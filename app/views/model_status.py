@@ -15,7 +15,7 @@ from app.settings import DraftDefault
 from app.views.chat.page import ChatPage
 from app.views.stats.panel import StatsPanel
 from app.views.toolbar import ModelChoice, Toolbar
-from app.wording import plural
+from app.wording import count, plural
 
 NO_HEAD = "This checkpoint has no MTP head."
 
@@ -64,7 +64,7 @@ class ModelStatus(QObject):
         elif host.facts is not None:
             facts = host.facts
             head = f"MTP head with {plural(facts.depths, 'depth')}" if facts.depths else "No MTP head"
-            text = f"{head}, context of {facts.context:,} tokens. Try one:"
+            text = f"{head}, context of {count(facts.context)} tokens. Try one:"
             welcome.show_model(f"{facts.name} is ready", text, drafts=bool(facts.depths))
             self._title(facts.name)
             self._panel.set_depths(facts.depths)

@@ -28,7 +28,7 @@ from app.theme import GRID, Theme
 from app.views.controls import TextButton
 from app.views.labels import Label, tip_of
 from app.views.models.meters import DividedBar, Part
-from app.wording import plural
+from app.wording import count, plural
 from engine.cli.units import size
 from engine.errors import UserError
 from engine.hub.catalog import CONTEXT, find_entry
@@ -277,7 +277,7 @@ class PlanDialog(QDialog):
         entry = find_entry(plan.request.repo)
         if entry is None or plan.request.kind == "head":
             return []
-        note = f"It runs with about {size(entry.memory)} of memory at {CONTEXT:,} tokens of context"
+        note = f"It runs with about {size(entry.memory)} of memory at {count(CONTEXT)} tokens of context"
         if self._memory is None:
             return [f"{note}."]
         return [f"{note}; this machine has {size(self._memory)}."]
