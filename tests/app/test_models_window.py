@@ -446,8 +446,8 @@ def test_the_demo_is_measured_loaded_and_its_buffers_are_released(
         assert seen.weights + seen.head <= held <= seen.weights + seen.head + 2**20
         ledger.close()
         models.unload()
-        await window.until(lambda: mx.get_active_memory() - others < held / 100)
-        assert mx.get_cache_memory() < held / 100
+        # The engine's thread drops the model first and MLX's cache after it.
+        await window.until(lambda: mx.get_active_memory() - others < held / 100 > mx.get_cache_memory())
         assert window.row("Inkstand Demo").main == "load"
         # Short of memory, the same button asks for more.
         ledger = manager.load(row.key)
