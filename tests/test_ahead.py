@@ -107,11 +107,22 @@ def test_a_near_tie_that_was_decided_otherwise_drops_what_was_begun(monkeypatch:
         )
 
     monkeypatch.setattr("engine.decode.loop.judge", judged)
-    drafter = StatefulDrafter(tiny_head())
-    result = run(40, drafter=drafter, drafts=lambda step: 2)
-    assert result.ids == reference.ids
-    assert all(step.near_ties for step in result.steps[1:])
-    assert drafter.caches[0].offset <= result.target.position
+    proposals: dict[bool, list[list[int]]] = {False: [], True: []}
+    for ahead, seen in proposals.items():
+        drafter = StatefulDrafter(tiny_head())
+        propose = drafter.propose
+
+        def noted(*args: Any, propose: Any = propose, seen: list[list[int]] = seen) -> Draft:
+            draft = propose(*args)
+            seen.append(draft.tokens.tolist())
+            return draft
+
+        monkeypatch.setattr(drafter, "propose", noted)
+        result = run(40, drafter=drafter, drafts=lambda step: 2, ahead=ahead)
+        assert result.ids == reference.ids
+        assert all(step.near_ties for step in result.steps[1:])
+        assert drafter.caches[0].offset <= result.target.position
+    assert proposals[True] == proposals[False]
 
 
 def test_finish_takes_the_queued_row_back() -> None:
