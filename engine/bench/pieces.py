@@ -199,7 +199,8 @@ class _Branches:
         assert isinstance(plain, MoE)
         weights = mx.ones((self._rows.shape[0], plain.shared), self._rows.dtype)
         if isinstance(few, FewRowMoE):
-            return few.apply(self._rows, mx.broadcast_to(few.shared_ids, weights.shape), weights)
+            shared = mx.arange(plain.experts, plain.experts + plain.shared)
+            return few.apply(self._rows, mx.broadcast_to(shared, weights.shape), weights)
         return plain.shared_experts(self._rows, weights)
 
 

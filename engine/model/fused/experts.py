@@ -34,13 +34,11 @@ class FewRowMoE:
         # Shared experts rank above all others, in their order, so that equal experts lie side by side.
         shared = mx.arange(1, mixture.shared + 1).astype(mx.float32) * _ALWAYS
         self.bias = mx.concatenate([mixture.router_bias, shared])[None]
-        self.shared_ids = mx.arange(mixture.experts, mixture.experts + mixture.shared)
         self.rows = mx.arange(FEW_ROWS, dtype=mx.uint32)[:, None]
         self.pairs = mx.arange(FEW_ROWS * (mixture.top_k + mixture.shared), dtype=mx.uint32)
         """The rows of a product for as many pairs; `mx.gather_mm` makes them anew when it is not given them."""
         self.one = mx.zeros_like(self.pairs)
-        mx.eval(self.gate_up, self.down, self.router, self.scale, self.bias, self.shared_ids)
-        mx.eval(self.rows, self.pairs, self.one)
+        mx.eval(self.gate_up, self.down, self.router, self.scale, self.bias, self.rows, self.pairs, self.one)
 
     def route(self, x: mx.array) -> tuple[mx.array, mx.array]:
         """[L, H] -> ids of the experts in play [L, k + S], shared ones last, and their weights.

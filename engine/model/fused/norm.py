@@ -46,4 +46,5 @@ def any_norm(weight: mx.array, eps: float, *, fused: bool = True) -> Callable[[m
 
 
 def fits(weight: mx.array) -> bool:
+    """Whether `Norm` computes here what `mx.fast.rms_norm` does with that weight, and faster."""
     return mx.default_device() == mx.cpu and weight.dtype == mx.float32
