@@ -125,6 +125,20 @@ def test_a_near_tie_that_was_decided_otherwise_drops_what_was_begun(monkeypatch:
     assert proposals[True] == proposals[False]
 
 
+def test_an_answer_that_ends_inside_a_round_leaves_no_row_of_what_would_have_followed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def judged(logits: mx.array, draft: Draft, sampler: Sampler) -> Verdict:
+        every = mx.array(draft.tokens.shape[0], mx.int32)
+        return replace(judge(logits, draft, sampler), accepted=every, margins=None)
+
+    monkeypatch.setattr("engine.decode.loop.judge", judged)
+    drafter = StatefulDrafter(tiny_head())
+    result = run(6, drafter=drafter, drafts=lambda step: 3)
+    assert [len(step.tokens) for step in result.steps] == [1, 4, 1]
+    assert drafter.caches[0].offset <= result.target.position == len(result.ids) - 1
+
+
 def test_finish_takes_the_queued_row_back() -> None:
     loop = begun(GenerationOptions())
     for _ in range(5):
