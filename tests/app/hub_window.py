@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import ssl
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import httpx2
 from hub.fake_hub import FakeHub
 from PySide6.QtCore import QEvent
 from PySide6.QtWidgets import QApplication
@@ -35,10 +33,6 @@ SETTINGS = TransferSettings(
 )
 RETRY = RetryPolicy(first=0.02, ceiling=0.1)
 Scenario = Callable[["HubWindow"], Awaitable[None]]
-
-
-def plain_client() -> httpx2.AsyncClient:
-    return httpx2.AsyncClient(verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), follow_redirects=True, timeout=None)
 
 
 @contextmanager

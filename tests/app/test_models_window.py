@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hub.fake_hub import FakeHub, Fault
-from hub_window import HubWindow, Scenario, plain_client, run_window, window_loop
+from hub.fake_hub import FakeHub, Fault, reach_plainly
+from hub_window import HubWindow, Scenario, run_window, window_loop
 from PySide6.QtCore import QUrl
 from PySide6.QtWidgets import QApplication, QPushButton
 
@@ -29,8 +29,7 @@ Play = Callable[[Scenario], None]
 
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
-    monkeypatch.delenv("HF_TOKEN", raising=False)
-    monkeypatch.setattr("huggingface_hub.utils._http._GLOBAL_ASYNC_CLIENT_FACTORY", plain_client)
+    reach_plainly(monkeypatch)
     with FakeHub() as hub:
         hub.push(REPO, FILES)
         yield hub

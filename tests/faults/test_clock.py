@@ -9,8 +9,8 @@ from email.utils import formatdate
 from pathlib import Path
 
 import pytest
-from fake_hub import FakeHub, Fault
-from hub_desk import REPO, Desk, plain_client
+from fake_hub import FakeHub, Fault, reach_plainly
+from hub_desk import REPO, Desk
 from person import said, send, shown
 from PySide6.QtWidgets import QLabel
 from window_fixtures import Opened, Wait
@@ -145,8 +145,7 @@ def test_a_chat_that_was_just_deleted_outlives_a_jump(opened: Opened, script: Sc
 class TestDownloads:
     @pytest.fixture
     def desk(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr("huggingface_hub.utils._http._GLOBAL_ASYNC_CLIENT_FACTORY", plain_client)
-        monkeypatch.delenv("HF_TOKEN", raising=False)
+        reach_plainly(monkeypatch)
         with FakeHub() as hub:
             yield Desk(hub, tmp_path)
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 from disks import SmallDisk
-from fake_hub import FakeHub, Fault
-from hub_desk import REPO, Desk, plain_client
+from fake_hub import FakeHub, Fault, reach_plainly
+from hub_desk import REPO, Desk
 from person import said, send, shown
 from window_fixtures import Opened, Wait
 
@@ -248,8 +248,7 @@ def test_a_history_longer_than_a_file_may_be_keeps_what_was_accepted(tmp_path: P
 def test_a_download_onto_a_disk_that_fills_up_waits_for_room(
     share: float, small_disk: SmallDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("huggingface_hub.utils._http._GLOBAL_ASYNC_CLIENT_FACTORY", plain_client)
-    monkeypatch.delenv("HF_TOKEN", raising=False)
+    reach_plainly(monkeypatch)
     files = {f"model-{k}.safetensors": os.urandom(400_000) for k in range(3)} | {"config.json": b"{}"}
     with FakeHub() as hub:
         hub.push(REPO, files)

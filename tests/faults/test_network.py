@@ -9,9 +9,9 @@ from pathlib import Path
 
 import hub_window
 import pytest
-from hub.fake_hub import FakeHub, Fault, Request
+from hub.fake_hub import FakeHub, Fault, Request, reach_plainly
 from hub_desk import REPO, Desk
-from hub_window import HubWindow, Scenario, plain_client, run_window, window_loop
+from hub_window import HubWindow, Scenario, run_window, window_loop
 from PySide6.QtWidgets import QApplication
 
 from app.scripted import Script, scripted_loader
@@ -33,8 +33,7 @@ Play = Callable[[Scenario], None]
 
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
-    monkeypatch.delenv("HF_TOKEN", raising=False)
-    monkeypatch.setattr("huggingface_hub.utils._http._GLOBAL_ASYNC_CLIENT_FACTORY", plain_client)
+    reach_plainly(monkeypatch)
     with FakeHub() as hub:
         hub.push(REPO, FILES)
         hub.slice = 1 << 14

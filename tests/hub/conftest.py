@@ -6,19 +6,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fake_hub import FakeHub
-from hub_desk import Desk, plain_client
+from fake_hub import FakeHub, reach_plainly
+from hub_desk import Desk
 
 
 @pytest.fixture(autouse=True)
 def quick_client(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spares every client the 0.1 s in which it reads certificates that nothing here asks for."""
-    monkeypatch.setattr("huggingface_hub.utils._http._GLOBAL_ASYNC_CLIENT_FACTORY", plain_client)
+    reach_plainly(monkeypatch)
 
 
 @pytest.fixture
-def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
-    monkeypatch.delenv("HF_TOKEN", raising=False)
+def hub() -> Iterator[FakeHub]:
     with FakeHub() as hub:
         yield hub
 

@@ -10,16 +10,33 @@ import gzip
 import hashlib
 import json
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
+import httpx2
+
+if TYPE_CHECKING:
+    import pytest
+
 TOKEN = "hf_" + "t" * 34
+
+
+def plain_client() -> httpx2.AsyncClient:
+    """Like huggingface_hub's, for servers without TLS."""
+    return httpx2.AsyncClient(verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), follow_redirects=True, timeout=None)
+
+
+def reach_plainly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No token, and clients that do not spend 0.1 s each on certificates that nothing here asks for."""
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    monkeypatch.setattr("huggingface_hub.utils._http._GLOBAL_ASYNC_CLIENT_FACTORY", plain_client)
 
 
 @dataclass

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import httpx2
 from fake_hub import FakeHub
 
 from engine.hub.client import HubClient
@@ -25,11 +23,6 @@ SETTINGS = TransferSettings(
 )
 RETRY = RetryPolicy(first=0.02, ceiling=0.1, give_up_after=3.0, metadata_give_up_after=1.0)
 REPO = "owner/model"
-
-
-def plain_client() -> httpx2.AsyncClient:
-    """Like huggingface_hub's, for servers without TLS."""
-    return httpx2.AsyncClient(verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), follow_redirects=True, timeout=None)
 
 
 @dataclass

@@ -10,7 +10,8 @@ from urllib.parse import unquote
 
 import anyio._backends._asyncio  # noqa: F401 (imported on first use otherwise: in every child)
 import httpx2
-from hub_desk import CHUNK, plain_client
+from fake_hub import plain_client
+from hub_desk import CHUNK
 from huggingface_hub import set_async_client_factory
 
 from engine.hub.client import HubClient
