@@ -5,6 +5,7 @@ from __future__ import annotations
 from window_fixtures import (
     Opened,
     gui,
+    no_cycle_left,
     no_widget_left,
     opened,
     qapp,
@@ -14,4 +15,4 @@ from window_fixtures import (
     wait,
 )
 
-__all__ = ["Opened", "gui", "no_widget_left", "opened", "qapp", "qapp_cls", "script", "theme", "wait"]
+__all__ = ["Opened", "gui", "no_cycle_left", "no_widget_left", "opened", "qapp", "qapp_cls", "script", "theme", "wait"]

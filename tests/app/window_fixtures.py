@@ -42,6 +42,14 @@ def qapp() -> QApplication:
     return application([])
 
 
+@pytest.fixture(scope="module", autouse=True)
+def no_cycle_left() -> Iterator[None]:
+    """What the windows of a module left in cycles goes at its end, on this thread: tests of the hub start others, and
+    timers that one of those collects are not stopped, which ends the process sooner or later."""
+    yield
+    gc.collect()
+
+
 @pytest.fixture(autouse=True)
 def no_widget_left() -> Iterator[None]:
     """Qt deletes the windows of a test at its end; left to Python's collector, they would go in any order, any time,

@@ -15,9 +15,9 @@ for folder in ("app", "hub"):
         sys.path.append(str(TESTS / folder))
 
 import disks  # noqa: E402
-from window_fixtures import gui, no_widget_left, opened, qapp, qapp_cls, script, theme, wait  # noqa: E402
+from window_fixtures import gui, no_cycle_left, no_widget_left, opened, qapp, qapp_cls, script, theme, wait  # noqa: E402
 
-__all__ = ["gui", "no_widget_left", "opened", "qapp", "qapp_cls", "script", "theme", "wait"]
+__all__ = ["gui", "no_cycle_left", "no_widget_left", "opened", "qapp", "qapp_cls", "script", "theme", "wait"]
 
 
 @pytest.fixture
