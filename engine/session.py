@@ -286,9 +286,13 @@ class Session:
         if not ids:
             raise PromptError("The prompt is empty.", "Give it at least one character.")
         if len(ids) >= self.context:
+            most = self.engine.context
+            longer = (
+                f" Or load the model with a longer context (`--context`): it takes {most}." if len(ids) < most else ""
+            )
             raise PromptError(
                 f"The prompt has {len(ids)} tokens; the context holds {self.context} with at least one for the answer.",
-                "Shorten the prompt or start a new conversation.",
+                f"Shorten the prompt or start a new conversation.{longer}",
             )
 
     def _reuse(self, ids: Sequence[int]) -> mx.array | None:

@@ -171,7 +171,16 @@ def test_a_prompt_beyond_the_context_is_refused_with_both_numbers() -> None:
     assert isinstance(last.error, PromptError)
     assert "21 tokens" in str(last.error)
     assert "20" in str(last.error)
+    assert f"a longer context (`--context`): it takes {made.engine.context}." in last.error.hint
     assert answer(made, PROMPT[:10], 5).stats.completion_tokens == 5
+
+
+def test_a_prompt_beyond_what_the_model_takes_is_not_sent_for_a_longer_context() -> None:
+    made = session(context=20)
+    (last,) = events_of(made, PROMPT * (1 + made.engine.context // len(PROMPT)))
+    assert isinstance(last, Failed)
+    assert isinstance(last.error, PromptError)
+    assert last.error.hint == "Shorten the prompt or start a new conversation."
 
 
 @pytest.mark.parametrize("schedule", ["stateful", "chained"])
