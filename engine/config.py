@@ -165,8 +165,10 @@ def _config_path(directory: Path) -> Path:
             "Take a checkpoint in safetensors, as published or converted for MLX.",
         )
     if not directory.is_dir():
+        wrong = "is a file" if directory.exists() else "is not there"
         raise ConfigError(
-            f"There is no model directory {directory}.", "Give the path of a directory that holds config.json."
+            f"The model directory {directory} {wrong}.",
+            "Give the path of a directory that holds config.json; `inkstand models list` shows what was downloaded.",
         )
     path = directory / "config.json"
     if not path.is_file():

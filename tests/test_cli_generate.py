@@ -266,7 +266,7 @@ def test_messages_from_a_file(fakes: Fakes, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        (None, "cannot be read"),
+        (None, "there is no file"),
         ("{", "is not JSON"),
         ("[" * 100_000, "is nested too deeply"),
         ('[{"role": "wizard", "content": "x"}]', "Message 1: role is 'wizard'"),

@@ -211,7 +211,7 @@ def test_an_unreadable_file_is_named(content: bytes, what: str, tmp_path: Path) 
 
 
 def test_missing_directory_and_missing_file_are_told_apart(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no model directory"):
+    with pytest.raises(ConfigError, match=r"model directory .* is not there"):
         ModelConfig.from_directory(tmp_path / "nowhere")
     with pytest.raises(ConfigError, match=r"has no config\.json"):
         ModelConfig.from_directory(tmp_path)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 from collections.abc import Callable, Collection
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from engine.cli.path_types import non_empty, path
 from engine.errors import UserError
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ class Parser(argparse.ArgumentParser):
         if self._default is not None and args is not None:
             name, among = self._default
             if not args or args[0] not in {*among, "-h", "--help"}:
+                if args and _is_bare_word(args[0]):
+                    self.error(f"{args[0]!r} is neither one of {', '.join(among)}, nor a folder, nor owner/name")
                 args = [name, *args]
         known, rest = super().parse_known_args(args, namespace)
         if rest:
@@ -45,6 +48,11 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message[:1].upper()}{message[1:]}.", f"See: {self.prog} --help")
+
+
+def _is_bare_word(text: str) -> bool:
+    """Whether an argument can be neither an option nor a path or owner/name of a model."""
+    return not text.startswith("-") and "/" not in text and not os.path.lexists(text)
 
 
 def real(accepted: str, ok: Callable[[float], bool]) -> Callable[[str], float]:
@@ -77,13 +85,6 @@ def integer(accepted: str, ok: Callable[[int], bool]) -> Callable[[str], int]:
     return parse
 
 
-def non_empty(text: str) -> str:
-    """An argparse type for strings that may not be empty."""
-    if not text:
-        raise argparse.ArgumentTypeError("must not be empty")
-    return text
-
-
 def positive(text: str) -> int:
     """An argparse type for counts."""
     return integer("a whole number of at least 1", lambda value: value >= 1)(text)
@@ -101,12 +102,12 @@ def add_checkpoint_options(parser: argparse.ArgumentParser, *, positional: bool 
     group = parser.add_argument_group("model")
     meaning = "checkpoint directory, or owner/name of a downloaded one (default: the bundled demo)"
     if positional:
-        group.add_argument("model", nargs="?", type=Path, metavar="MODEL", help=meaning)
+        group.add_argument("model", nargs="?", type=path, metavar="MODEL", help=meaning)
     else:
-        group.add_argument("-m", "--model", type=Path, metavar="MODEL", help=meaning)
+        group.add_argument("-m", "--model", type=path, metavar="MODEL", help=meaning)
     group.add_argument(
         "--draft-model",
-        type=Path,
+        type=path,
         metavar="HEAD",
         help="directory with the MTP head, or owner/name of a downloaded one, if not the model's",
     )

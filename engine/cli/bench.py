@@ -14,6 +14,7 @@ from engine.cli.bench_options import add_json, add_prompts, dtype_name, model_js
 from engine.cli.bench_reports import add_reports
 from engine.cli.bench_slice import add_slice
 from engine.cli.loading import checkpoint_directories, load_engine
+from engine.cli.path_types import folder, program
 from engine.cli.terminal import Terminal
 from engine.errors import UserError
 
@@ -83,7 +84,10 @@ def _add_speed(commands: Subparsers) -> None:
     add_checkpoint_options(parser, positional=True)
     peer = parser.add_argument_group("peer")
     peer.add_argument(
-        "--peer", metavar="PYTHON", help="also run mlx-vlm with this interpreter of an environment that has it"
+        "--peer",
+        type=program,
+        metavar="PYTHON",
+        help="also run mlx-vlm with this interpreter of an environment that has it",
     )
     peer.add_argument(
         "--peer-blocks",
@@ -96,21 +100,18 @@ def _add_speed(commands: Subparsers) -> None:
         "--peer-threads", type=positive, metavar="N", help="threads of its BLAS (default: as many as ours)"
     )
     peer.add_argument("--peer-reference-blas", action="store_true", help="leave it with the BLAS that mlx links")
-    peer.add_argument("--work", type=Path, metavar="DIR", help="keep the peer's copy of the checkpoint here")
+    peer.add_argument("--work", type=folder, metavar="DIR", help="keep the peer's copy of the checkpoint here")
 
 
 def run_speed(args: argparse.Namespace) -> int:
     """Measures, prints the tables, writes the JSON."""
     from engine.bench.contestants import cases, own_contestants, peer_contestants
     from engine.bench.environment import environment, load_average
-    from engine.bench.prompts import read_prompts
     from engine.bench.speed import measure
     from engine.bench.tables import speed_tables
-    from engine.text.effort import parse_effort
 
     terminal = Terminal()
-    prompts, tokens, repetitions = read_prompts(args.prompts), args.max_tokens, args.repetitions
-    effort = parse_effort(args.effort)
+    prompts, tokens, repetitions = args.prompts, args.max_tokens, args.repetitions
     if args.quick:
         prompts, tokens, repetitions = prompts[:_QUICK_PROMPTS], min(tokens, _QUICK_TOKENS), 1
     schedules: list[Schedule] = ["stateful", "chained"] if args.schedule == "both" else [args.schedule]
@@ -122,7 +123,7 @@ def run_speed(args: argparse.Namespace) -> int:
         contestants: list[Contestant] = [*own_contestants(engine, args.depths, schedules)]
         if peer is not None:
             contestants += peer_contestants(peer, args.peer_blocks, engine.config.eos_token_ids)
-        todo = cases(engine, prompts, tokens, effort=effort, random=args.random)
+        todo = cases(engine, prompts, tokens, effort=args.effort, random=args.random)
         speed = measure(contestants, todo, repetitions=repetitions, warm_up=args.warm_up, progress=terminal.progress)
         versions = None if peer is None else peer.versions
     terminal.clear_progress()

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.cli.arguments import UsageError
+from engine.cli.path_types import non_empty, output_file
 
 if TYPE_CHECKING:
+    from engine.bench.prompts import Prompt
     from engine.loaded import Engine
 
 
@@ -18,17 +20,38 @@ def add_prompts(parser: argparse.ArgumentParser) -> None:
     """Which texts."""
     parser.add_argument(
         "--prompts",
+        type=prompts,
         default="kinds",
         metavar="FILE",
         help="one prompt per line or a JSON list; built-in: kinds (default: code, JSON, list, prose, dialogue, "
         "summary), short (draft-report's), all (both)",
     )
-    parser.add_argument("--effort", default="high", metavar="LEVEL", help="thinking effort (high)")
+    add_effort(parser)
+
+
+def add_effort(parser: argparse.ArgumentParser) -> None:
+    """How much the model thinks."""
+    parser.add_argument("--effort", type=_effort, default="high", metavar="LEVEL", help="thinking effort (high)")
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
     """Where the figures go."""
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write everything that was measured to this file")
+    parser.add_argument(
+        "--json", type=output_file, metavar="FILE", help="write everything that was measured to this file"
+    )
+
+
+def prompts(source: str) -> tuple[Prompt, ...]:
+    """An argparse type for a built-in set of prompts or a file with some. Raises PromptError."""
+    from engine.bench.prompts import read_prompts
+
+    return read_prompts(non_empty(source))
+
+
+def _effort(level: str) -> float:
+    from engine.text.effort import parse_effort
+
+    return parse_effort(level)
 
 
 def numbers(accepted: str, low: int) -> Callable[[str], tuple[int, ...]]:

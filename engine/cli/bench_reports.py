@@ -177,7 +177,5 @@ def _report(args: argparse.Namespace, measure: Callable[[Engine, Terminal], Repo
 
 def _cases(engine: Engine, args: argparse.Namespace) -> list[Case]:
     from engine.bench.contestants import cases
-    from engine.bench.prompts import read_prompts
-    from engine.text.effort import parse_effort
 
-    return cases(engine, read_prompts(args.prompts), args.max_tokens, effort=parse_effort(args.effort))
+    return cases(engine, args.prompts, args.max_tokens, effort=args.effort)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.cli.arguments import Subparsers, UsageError
 from engine.cli.loading import named_checkpoint
+from engine.cli.path_types import folder, path
 from engine.cli.terminal import Terminal
 from engine.errors import UserError
 from engine.wording import size
@@ -30,9 +30,9 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     parser.set_defaults(run=run)
     parser.add_argument(
-        "source", type=Path, metavar="SRC", help="checkpoint directory, or owner/name of a downloaded one"
+        "source", type=path, metavar="SRC", help="checkpoint directory, or owner/name of a downloaded one"
     )
-    parser.add_argument("destination", type=Path, metavar="DST", help="new directory")
+    parser.add_argument("destination", type=folder, metavar="DST", help="new directory")
     parser.add_argument(
         "-q",
         "--quantize",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from engine.cli import plan as plan_command
 from engine.cli.arguments import Subparsers, integer
 from engine.cli.hub_options import add_request_options, request_of, target_of
+from engine.cli.path_types import non_empty
 from engine.cli.terminal import Terminal
 from engine.cli.units import duration, rate, size
 
@@ -31,7 +32,9 @@ def add_parser(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser("download", help="fetch a checkpoint or its MTP head from the Hugging Face Hub")
     parser.set_defaults(run=run)
     add_request_options(parser)
-    parser.add_argument("--limit-rate", metavar="RATE", help="bandwidth cap, for example 500k, 20M or 8MiB per second")
+    parser.add_argument(
+        "--limit-rate", type=non_empty, metavar="RATE", help="bandwidth cap, for example 500k, 20M or 8MiB per second"
+    )
     parser.add_argument(
         "--connections",
         metavar="N",

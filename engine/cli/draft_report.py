@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.cli.arguments import Subparsers, add_checkpoint_options, integer, positive
 from engine.cli.loading import load_engine
+from engine.cli.path_types import non_empty
 from engine.cli.quantize_report import measure, planned_bytes, write
 from engine.cli.terminal import Terminal
 from engine.errors import HeadError
@@ -31,6 +32,7 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument(
         "-p",
         "--prompt",
+        type=non_empty,
         action="append",
         metavar="TEXT",
         help="may be repeated (default: the 8 of bench --prompts short)",

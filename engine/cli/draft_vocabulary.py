@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from engine.cli.arguments import Subparsers, UsageError, add_checkpoint_options, integer
 from engine.cli.loading import checkpoint_directories, load_engine
+from engine.cli.path_types import input_file, output_file
 from engine.cli.terminal import Terminal
 from engine.errors import PromptError
 from engine.wording import counted
@@ -37,7 +38,9 @@ def add_parser(subparsers: Subparsers) -> None:
         "for --draft-vocabulary. What the model writes does not depend on it, only how fast.",
     )
     parser.set_defaults(run=run, draft_kind="auto")
-    parser.add_argument("--from", dest="files", type=Path, nargs="+", default=[], metavar="FILE", help="text files")
+    parser.add_argument(
+        "--from", dest="files", type=input_file, nargs="+", default=[], metavar="FILE", help="text files"
+    )
     parser.add_argument("--answers", action="store_true", help="count what the model answers to built-in requests, too")
     parser.add_argument(
         "--size",
@@ -46,7 +49,9 @@ def add_parser(subparsers: Subparsers) -> None:
         metavar="N",
         help="token ids to keep (32768, or the whole vocabulary if less)",
     )
-    parser.add_argument("--out", type=Path, metavar="FILE", help="write here instead of the program's data directory")
+    parser.add_argument(
+        "--out", type=output_file, metavar="FILE", help="write here instead of the program's data directory"
+    )
     add_checkpoint_options(parser)
 
 

@@ -19,6 +19,7 @@ from engine.cli.arguments import (
 )
 from engine.cli.interrupt import cancel_on_interrupt
 from engine.cli.loading import load_engine, open_session
+from engine.cli.path_types import input_file
 from engine.cli.streams import read_input
 from engine.cli.terminal import Terminal, stats_line, truth_line
 from engine.errors import PromptError
@@ -33,7 +34,7 @@ def add_parser(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser("generate", help="answer one prompt and exit")
     parser.set_defaults(run=run)
     parser.add_argument("-p", "--prompt", metavar="TEXT", help="what to answer; - reads standard input")
-    parser.add_argument("--messages", type=Path, metavar="FILE", help="a JSON list of chat messages to continue")
+    parser.add_argument("--messages", type=input_file, metavar="FILE", help="a JSON list of chat messages to continue")
     parser.add_argument("--json", action="store_true", help="print one line of JSON instead of the text")
     add_sampling_options(parser, max_tokens=128)
     add_checkpoint_options(parser)

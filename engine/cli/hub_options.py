@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from engine.cli.path_types import folder, non_empty
+
 if TYPE_CHECKING:
     from engine.hub.library import Library
     from engine.hub.plan import PlanRequest
@@ -15,12 +17,24 @@ def add_request_options(parser: argparse.ArgumentParser) -> None:
     """What is to be fetched and where to."""
     parser.add_argument("repo", metavar="REPO", help="owner/name on the hub, or the address of its page")
     parser.add_argument(
-        "--include", metavar="GLOB", action="append", default=[], help="fetch only what matches; may be repeated"
+        "--include",
+        type=non_empty,
+        metavar="GLOB",
+        action="append",
+        default=[],
+        help="fetch only what matches; may be repeated",
     )
     parser.add_argument(
-        "--exclude", metavar="GLOB", action="append", default=[], help="leave out what matches; may be repeated"
+        "--exclude",
+        type=non_empty,
+        metavar="GLOB",
+        action="append",
+        default=[],
+        help="leave out what matches; may be repeated",
     )
-    parser.add_argument("--revision", metavar="R", default="main", help="branch, tag or commit (default: main)")
+    parser.add_argument(
+        "--revision", type=non_empty, metavar="R", default="main", help="branch, tag or commit (default: main)"
+    )
     kind = parser.add_mutually_exclusive_group()
     kind.add_argument(
         "--mtp-head", dest="kind", action="store_const", const="head", help="only the MTP head and its config"
@@ -28,7 +42,7 @@ def add_request_options(parser: argparse.ArgumentParser) -> None:
     kind.add_argument(
         "--text-only", dest="kind", action="store_const", const="text", help="without separate vision and audio files"
     )
-    parser.add_argument("--to", metavar="DIR", type=Path, help="put the files into DIR instead of the models folder")
+    parser.add_argument("--to", metavar="DIR", type=folder, help="put the files into DIR instead of the models folder")
     parser.add_argument("--json", action="store_true", help="print lines of JSON")
     parser.set_defaults(kind="whole")
 
@@ -49,5 +63,5 @@ def target_of(args: argparse.Namespace, repo: str, library: Library) -> Path:
     from engine.hub.folder import model_folder
 
     if args.to is not None:
-        return args.to.expanduser().absolute()
+        return args.to.absolute()
     return model_folder(library.models_folder, repo)

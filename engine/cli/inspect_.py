@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.cli.arguments import Subparsers
 from engine.cli.loading import model_folder
+from engine.cli.path_types import path
 from engine.cli.terminal import Terminal
 from engine.wording import counted, size
 
@@ -22,7 +22,7 @@ def add_parser(subparsers: Subparsers) -> None:
         "inspect", help="show family, layout, quantization, sizes and MTP head of a checkpoint, without loading it"
     )
     parser.set_defaults(run=run)
-    parser.add_argument("model", type=Path, metavar="MODEL", help="directory, or owner/name of a downloaded one")
+    parser.add_argument("model", type=path, metavar="MODEL", help="directory, or owner/name of a downloaded one")
     parser.add_argument("--json", action="store_true", help="print one line of JSON")
 
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from engine.cli.arguments import UsageError
 from engine.cli.terminal import Terminal
 from engine.paths import demo_checkpoint
 
 if TYPE_CHECKING:
     from engine.session import Engine, Session
+
+T = TypeVar("T")
 
 
 def load_engine(args: argparse.Namespace, terminal: Terminal) -> Engine:
@@ -59,7 +63,7 @@ def named_checkpoint(model: Path) -> tuple[Path, Path | None]:
         return model, None
     from engine.installed import find_checkpoint
 
-    found = find_checkpoint(model.as_posix())
+    found = _in_library(model, find_checkpoint)
     return found.directory, found.head
 
 
@@ -69,7 +73,7 @@ def model_folder(model: Path) -> Path:
         return model
     from engine.installed import open_library
 
-    return open_library().find(model.as_posix()).path
+    return _in_library(model, open_library().find).path
 
 
 def _head_folder(head: Path) -> Path:
@@ -77,7 +81,19 @@ def _head_folder(head: Path) -> Path:
         return head
     from engine.installed import find_head_folder
 
-    return find_head_folder(head.as_posix())
+    return _in_library(head, find_head_folder)
+
+
+def _in_library(model: Path, find: Callable[[str], T]) -> T:
+    """What `find` has for owner/name. Raises UsageError for what may have been meant as a folder, too."""
+    from engine.hub.errors import UnknownModelError
+
+    try:
+        return find(model.as_posix())
+    except UnknownModelError as error:
+        raise UsageError(
+            f"{model} is neither a folder nor the owner/name of a model in the library.", error.hint
+        ) from error
 
 
 def _is_name(model: Path) -> bool:

@@ -31,7 +31,7 @@ from engine.cli import (
     plan,
     plan_memory,
 )
-from engine.cli.arguments import Parser
+from engine.cli.arguments import Parser, UsageError
 from engine.cli.streams import flush_output, prepare_output, silence_failed_output
 from engine.errors import UserError
 from engine.paths import user_paths
@@ -96,6 +96,7 @@ def _run(argv: Sequence[str], open_window: OpenWindow | None) -> int:
     try:
         if not argv and open_window is not None and (code := open_window()) is not None:
             return code
+        _check_command(argv)
         args = build_parser().parse_args(argv or ["chat"])
         return args.run(args)
     except SystemExit as request:  # argparse, after printing help or the version
@@ -112,6 +113,16 @@ def _run(argv: Sequence[str], open_window: OpenWindow | None) -> int:
         raise  # may be the output's
     except Exception as error:
         return _report_bug(argv, error)
+
+
+def _check_command(argv: Sequence[str]) -> None:
+    """Raises UsageError for an option without a command, whose value argparse would take for one."""
+    first = next(iter(argv), "chat")
+    if first.startswith("-") and not any(known.startswith(first) for known in ("-h", "--help", "--version")):
+        raise UsageError(
+            f"{first} has no command before it.",
+            "Write one first, as in `inkstand chat -m MODEL`. See: inkstand --help",
+        )
 
 
 def _report_bug(argv: Sequence[str], error: Exception) -> int:

@@ -7,7 +7,7 @@ import itertools
 from typing import TYPE_CHECKING
 
 from engine.cli.arguments import Subparsers, add_checkpoint_options, positive
-from engine.cli.bench_options import add_json, model_json, numbers, write_json
+from engine.cli.bench_options import add_effort, add_json, model_json, numbers, prompts, write_json
 from engine.cli.loading import load_engine
 from engine.cli.terminal import Terminal
 from engine.errors import HeadError
@@ -35,9 +35,12 @@ def add_parser(subparsers: Subparsers) -> None:
         help="drafts per round (default: 1 to the head's depths); the session's own choice runs always",
     )
     parser.add_argument(
-        "--prompts", metavar="FILE", help="one prompt per line or a JSON list (default: some 300 built-in ones)"
+        "--prompts",
+        type=prompts,
+        metavar="FILE",
+        help="one prompt per line or a JSON list (default: some 300 built-in ones)",
     )
-    parser.add_argument("--effort", default="high", metavar="LEVEL", help="thinking effort (high)")
+    add_effort(parser)
     add_json(parser)
     add_checkpoint_options(parser, positional=True)
 
@@ -47,17 +50,16 @@ def run(args: argparse.Namespace) -> int:
     from engine.bench.contestants import cases
     from engine.bench.environment import environment
     from engine.bench.parity import compare
-    from engine.bench.prompts import KINDS, SHORT, read_prompts, varied
-    from engine.text.effort import parse_effort
+    from engine.bench.prompts import KINDS, SHORT, varied
 
     terminal = Terminal()
-    prompts = [*KINDS, *SHORT, *varied()] if args.prompts is None else read_prompts(args.prompts)
-    effort, about = parse_effort(args.effort), environment()
+    asked = [*KINDS, *SHORT, *varied()] if args.prompts is None else args.prompts
+    about = environment()
     engine = load_engine(args, terminal)
     if engine.head is None:
         raise HeadError(f"There is no MTP head to compare with: {engine.head_reason}", "Name one with --draft-model.")
     depths = [k for k in args.depths or range(1, engine.head_depths + 1) if k <= engine.head_depths]
-    todo = itertools.chain.from_iterable(cases(engine, [p], args.max_tokens, effort=effort) for p in prompts)
+    todo = itertools.chain.from_iterable(cases(engine, [p], args.max_tokens, effort=args.effort) for p in asked)
     parity = compare(engine, todo, tokens=args.tokens, depths=depths, progress=terminal.progress)
     terminal.clear_progress()
     write_json(args.json, {"environment": about.to_json(), **model_json(engine), **parity.to_json()})

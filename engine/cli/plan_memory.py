@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.cli.arguments import Subparsers, UsageError, positive
 from engine.cli.loading import checkpoint_directories
+from engine.cli.path_types import input_file, path
 from engine.cli.terminal import Terminal
 from engine.cli.units import duration, size
 from engine.wording import counted
@@ -25,12 +26,14 @@ def add_parser(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser("plan-memory", help="show what a model will hold in memory, without loading it")
     parser.set_defaults(run=run, draft_kind="auto")
     parser.add_argument(
-        "model", nargs="?", type=Path, metavar="MODEL", help="directory, or owner/name of a downloaded one"
+        "model", nargs="?", type=path, metavar="MODEL", help="directory, or owner/name of a downloaded one"
     )
-    parser.add_argument("--config", type=Path, metavar="FILE", help="a config.json alone, before its weights are there")
+    parser.add_argument(
+        "--config", type=input_file, metavar="FILE", help="a config.json alone, before its weights are there"
+    )
     parser.add_argument(
         "--draft-model",
-        type=Path,
+        type=path,
         metavar="HEAD",
         help="directory with the MTP head, or owner/name of a downloaded one",
     )

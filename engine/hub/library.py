@@ -86,7 +86,10 @@ class Library:
             UnknownModelError: there is none.
         """
         models = list(self.models() if models is None else models)
-        path = Path(name).expanduser().absolute()
+        path = Path(name)
+        with suppress(RuntimeError):  # "~name" of nobody's
+            path = path.expanduser()
+        path = path.absolute()
         matches = [m for m in models if m.path == path or m.name == name]
         matches = matches or [m for m in models if m.name.casefold().rpartition("/")[2] == name.casefold()]
         if not matches:

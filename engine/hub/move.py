@@ -58,6 +58,9 @@ def move_models(
             old = Path(begun.source)
     if new == old:
         return 0
+    there = next(place for place in (new, *new.parents) if place.exists())
+    if not there.is_dir():
+        raise TargetError(f"{there} is a file, so models cannot go to {new}.", "Choose a folder.")
     if old in new.parents or new in old.parents:
         raise TargetError(f"{new} and {old} are inside each other.", "Choose a folder of its own.")
     if not old.is_dir() and (begun is not None or library.settings.read().seen.get(str(old))):

@@ -47,7 +47,7 @@ def find_head(directory: Path | str) -> HeadFound | HeadMissing:
     """
     directory = Path(directory)
     if not directory.is_dir():
-        return HeadMissing(f"There is no directory {directory}.")
+        return HeadMissing(f"{directory} is {'a file, not a directory' if directory.exists() else 'not there'}.")
     try:
         listing = list_files(directory)
         files = listing.indexed_files(_is_head)
