@@ -64,6 +64,7 @@ def shoot_models(studio: Studio) -> None:
         )
 
     shoot("plan", plan_dialog(scripted.plan("whole", have=1)))
+    shoot("plan-complete", plan_dialog(scripted.plan("head", have=2)))
     shoot("plan-no-room", plan_dialog(scripted.plan("whole", free=96_000_000_000)))
     refused = GatedError("thinkingmachines/Inkling-Small-NVFP4 wants its terms accepted first.", "Accept them.")
     shoot("plan-error", plan_dialog(refused))

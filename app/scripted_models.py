@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -89,14 +90,14 @@ def shelf(*downloads: DownloadProgress, notes: dict[str, Note] | None = None) ->
 
 
 def plan(kind: Kind, *, free: int = 412_000_000_000, have: int = 0) -> Plan:
+    """The plan of a checkpoint of which the first `have` files are there."""
     entry = find_entry("thinkingmachines/Inkling-Small-NVFP4")
     assert entry is not None
     shards = [PlannedFile(f"model-{i + 1:05d}-of-00034.safetensors", 4_880_000_000, _HASH, None) for i in range(34)]
     head = PlannedFile("mtp.safetensors", 4_463_000_000, _HASH, None)
     small = [PlannedFile(name, 30_000 * (i + 1), None, _HASH[:40]) for i, name in enumerate(_NAMES[2:])]
-    if have:
-        shards[0] = PlannedFile(shards[0].path, shards[0].size, _HASH, None, "there", shards[0].size)
     files = {"whole": (*shards, head, *small), "text": (*shards[:-1], head, *small), "head": (head, small[-1])}[kind]
+    files = (*(replace(file, presence="there", have=file.size) for file in files[:have]), *files[have:])
     skipped = (Skipped("README.assets/plot.py", 4_100, "code"),)
     notes = ("160 MTP tensors in mtp.safetensors.",) if kind == "head" else ()
     target = HOME / entry.repo

@@ -8,13 +8,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.cli.arguments import Subparsers, UsageError
+from engine.cli.arguments import Subparsers, UsageError, real
+from engine.cli.path_types import folder, home_path, non_empty
 from engine.cli.terminal import DASH, Terminal
 from engine.cli.units import size
 from engine.wording import printable
 
 if TYPE_CHECKING:
     from engine.hub.entry import Model
+    from engine.hub.jobs import StoredDownload
     from engine.hub.library import Library
 
 
@@ -26,29 +28,42 @@ def add_parser(subparsers: Subparsers) -> None:
     details = actions.add_parser("info", help="everything that is known about a model")
     verify = actions.add_parser("verify", help="read a model's files again and compare their checksums")
     remove = actions.add_parser("remove", help="delete what Inkstand downloaded into a model's folder")
+    cancel = actions.add_parser(
+        "cancel",
+        help="take a download that is not complete off the list",
+        description="What was fetched is kept, and the same download continues from it; --delete removes it.",
+    )
     pair = actions.add_parser("pair", help="choose the MTP head that a model is used with")
     catalog = actions.add_parser("catalog", help="the known checkpoints, with what they need")
     move = actions.add_parser("move", help="choose another models folder and move the models there")
     folders = actions.add_parser("folders", help="further folders to look for models in")
     for action, work in (
-        (listing, _list), (details, _info), (verify, _verify), (remove, _remove), (pair, _pair), (catalog, _catalog),
-        (move, _move), (folders, _folders),
+        (listing, _list), (details, _info), (verify, _verify), (remove, _remove), (cancel, _cancel), (pair, _pair),
+        (catalog, _catalog), (move, _move), (folders, _folders),
     ):  # fmt: skip
         action.set_defaults(run=run, work=work)
     for action in (details, verify, remove):
-        action.add_argument("model", metavar="MODEL", help="owner/name or path")
+        action.add_argument("model", type=non_empty, metavar="MODEL", help="owner/name or path")
     for action in (listing, details, verify, catalog):
         action.add_argument("--json", action="store_true", help="print JSON")
-    remove.add_argument("--yes", action="store_true", help="do not ask")
-    pair.add_argument("model", metavar="MODEL", help="owner/name or path")
+    cancel.add_argument("model", type=non_empty, metavar="MODEL", help="owner/name, or the folder it goes to")
+    cancel.add_argument("--delete", action="store_true", help="delete what was fetched")
+    for action in (remove, cancel):
+        action.add_argument("--yes", action="store_true", help="do not ask before deleting")
+    pair.add_argument("model", type=non_empty, metavar="MODEL", help="owner/name or path")
     which = pair.add_mutually_exclusive_group(required=True)
-    which.add_argument("head", metavar="HEAD", nargs="?", help="model or folder that holds the head")
+    which.add_argument("head", type=non_empty, metavar="HEAD", nargs="?", help="model or folder that holds the head")
     which.add_argument("--none", action="store_true", help="no head, even where the model has its own")
     which.add_argument("--auto", action="store_true", help="the model's own head, or one that fits")
-    catalog.add_argument("--memory", metavar="GB", type=float, help="only what runs on a Mac with so much memory")
-    move.add_argument("folder", metavar="DIR", type=Path, help="the new models folder")
-    folders.add_argument("--add", metavar="DIR", type=Path, help="look there, too")
-    folders.add_argument("--remove", metavar="DIR", type=Path, help="look there no more; nothing is deleted")
+    catalog.add_argument(
+        "--memory",
+        metavar="GB",
+        type=real("above 0 and at most 1,000,000", lambda value: 0 < value <= 1e6),
+        help="only what runs on a Mac with so much memory",
+    )
+    move.add_argument("folder", metavar="DIR", type=folder, help="the new models folder")
+    folders.add_argument("--add", metavar="DIR", type=folder, help="look there, too")
+    folders.add_argument("--remove", metavar="DIR", type=home_path, help="look there no more; nothing is deleted")
     parser.set_defaults(run=run, work=_list, json=False)
 
 
@@ -77,6 +92,13 @@ def _list(library: Library, args: argparse.Namespace, terminal: Terminal) -> int
         progress = download.progress
         terminal.line(
             f"{progress.repo}: {progress.state}, {size(progress.done)} of {size(progress.total)}, {progress.target}"
+        )
+        if progress.reason:
+            terminal.line(f"  {progress.reason} {progress.cure or ''}".rstrip())
+    if waiting:
+        terminal.line(
+            "The same `inkstand download` goes on with one of them; "
+            "`inkstand models cancel MODEL` takes it off the list."
         )
     return 0
 
@@ -130,26 +152,74 @@ def _verify(library: Library, args: argparse.Namespace, terminal: Terminal) -> i
 
 
 def _remove(library: Library, args: argparse.Namespace, terminal: Terminal) -> int:
+    from engine.hub.errors import UnknownModelError
     from engine.hub.storage import remove_model
 
-    model = library.find(args.model)
+    try:
+        model = library.find(args.model)
+    except UnknownModelError as error:
+        if not _downloads(library, args.model):
+            raise
+        raise UsageError(
+            f"{args.model} is a download of which nothing is there to delete.",
+            "`inkstand models cancel` takes it off the list.",
+        ) from error
     if model.status == "unavailable":
         library.forget(model)
         terminal.line(f"{model.name} is forgotten; its folder was not there, so nothing was deleted.")
         return 0
-    if not args.yes:
-        if not sys.stdin.isatty():
-            raise UsageError("Nobody is there to confirm.", "Add --yes to delete without a question.")
-        question = printable(f"Delete {model.name} ({size(model.size)}) in {model.path}? [y/N] ")
-        if input(question).strip().lower() not in ("y", "yes"):
-            terminal.line("Nothing was deleted.")
-            return 0
+    if not _confirmed(args, f"Delete {model.name} ({size(model.size)}) in {model.path}?", terminal):
+        return 0
     removal = remove_model(model, library.journals)
     library.forget(model)
     terminal.line(f"{size(removal.freed)} freed.")
     for name in removal.kept:
         terminal.line(f"kept, as Inkstand did not put it there or it was changed: {name}")
     return 0
+
+
+def _cancel(library: Library, args: argparse.Namespace, terminal: Terminal) -> int:
+    from engine.hub.storage import forget_download
+
+    found = _downloads(library, args.model)
+    if not found:
+        raise UsageError(
+            f"There is no unfinished download of {args.model}.",
+            "`inkstand models list` shows those that are not complete.",
+        )
+    if len(found) > 1:
+        folders = ", ".join(download.progress.target for download in found)
+        raise UsageError(f"{args.model} is being downloaded to several folders.", f"Name one of them: {folders}")
+    progress, target = found[0].progress, found[0].plan.target
+    question = f"Delete {size(progress.done)} that were fetched of {progress.repo} to {target}?"
+    if args.delete and not _confirmed(args, question, terminal):
+        return 0
+    freed = forget_download(target, library.journals, delete=args.delete)
+    kept = f"{size(freed)} freed." if args.delete else "What was fetched is kept."
+    terminal.line(f"The download of {progress.repo} is cancelled. {kept}")
+    return 0
+
+
+def _downloads(library: Library, name: str) -> list[StoredDownload]:
+    """Downloads that are not complete, by owner/name, name or folder."""
+    from engine.hub.jobs import read_downloads
+
+    known = [d for d in read_downloads(library.journals) if d.progress.state != "ready"]
+    target = Path(name).absolute()
+    found = [d for d in known if d.plan.target == target or d.progress.repo == name]
+    return found or [d for d in known if d.progress.repo.casefold().rpartition("/")[2] == name.casefold()]
+
+
+def _confirmed(args: argparse.Namespace, question: str, terminal: Terminal) -> bool:
+    """Whether to delete. Raises UsageError where nobody can be asked."""
+    if args.yes:
+        return True
+    if not sys.stdin.isatty():
+        raise UsageError("Nobody is there to confirm.", "Add --yes to delete without a question.")
+    if input(printable(f"{question} [y/N] ")).strip().lower() in ("y", "yes"):
+        return True
+    terminal.line("Nothing was deleted.")
+    return False
 
 
 def _pair(library: Library, args: argparse.Namespace, terminal: Terminal) -> int:
@@ -198,11 +268,11 @@ def _move(library: Library, args: argparse.Namespace, terminal: Terminal) -> int
 
 def _folders(library: Library, args: argparse.Namespace, terminal: Terminal) -> int:
     if args.add:
-        library.add_folder(args.add.expanduser())
+        library.add_folder(args.add)
     if args.remove:
-        library.remove_folder(args.remove.expanduser())
-    for folder in (str(library.models_folder), *library.settings.read().folders):
-        terminal.line(folder)
+        library.remove_folder(args.remove)
+    for place in (str(library.models_folder), *library.settings.read().folders):
+        terminal.line(place)
     return 0
 
 

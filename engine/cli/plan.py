@@ -10,6 +10,7 @@ from engine.cli.arguments import Subparsers
 from engine.cli.hub_options import add_request_options, request_of, target_of
 from engine.cli.terminal import Terminal
 from engine.cli.units import size
+from engine.wording import counted
 
 if TYPE_CHECKING:
     from engine.hub.plan import Plan, PlannedFile
@@ -44,6 +45,10 @@ def as_text(plan: Plan) -> str:
 
 def summary(plan: Plan) -> list[str]:
     """What it costs."""
+    files = counted(len(plan.files), "file")
+    if plan.files and plan.remaining == 0:
+        rest = f"; to be verified: {plan.unverified}" if plan.unverified else ""
+        return [f"Everything is here: {files}, {size(plan.total)}{rest}. Nothing is to be fetched."]
     there = f", {size(plan.have)} of it there already" if plan.have else ""
     room = f"{size(plan.free)} free on the volume"
     if plan.fits:
@@ -51,7 +56,6 @@ def summary(plan: Plan) -> list[str]:
     else:
         short = plan.remaining + plan.reserve - plan.free
         verdict = f"{room}: {size(short)} too little, with {size(plan.reserve)} in reserve."
-    files = f"{len(plan.files)} file{'' if len(plan.files) == 1 else 's'}"
     return [f"{files}, {size(plan.total)}{there}; {size(plan.remaining)} to fetch.", verdict]
 
 

@@ -22,18 +22,17 @@ from engine.hub.errors import BusyError, HubError
 from engine.hub.jobs import (
     at_rest,
     close_journal,
-    discard_download,
     job_of,
     open_journal,
     read_downloads,
     requeued,
     stopped,
 )
-from engine.hub.journal import Journal, read_journal
 from engine.hub.limiter import RateLimiter
-from engine.hub.partfile import Disk, disk_error, disk_errors
+from engine.hub.partfile import Disk, disk_error
 from engine.hub.plan import RESERVE, Plan, PlanRequest, make_plan
 from engine.hub.progress import RESTING, DownloadProgress
+from engine.hub.storage import forget_download
 from engine.hub.tasks import Signal, to_end
 from engine.hub.transfer import Transfer
 
@@ -149,7 +148,7 @@ class DownloadManager:
         """
         job = self._jobs[job_id]
         await self._stop(job)
-        freed = await to_end(self._forget, job_id, job.plan, delete)
+        freed = await to_end(forget_download, job.plan.target, self.journals, delete=delete)
         del self._jobs[job_id]
         return freed
 
@@ -272,18 +271,3 @@ class DownloadManager:
             raise
         finally:
             await to_end(close_journal, journal, ending)
-
-    def _forget(self, job_id: str, plan: Plan, delete: bool) -> int:
-        lock = self._lock(job_id)
-        path = self.journal_path(plan.target)
-        try:
-            with disk_errors(path):
-                if not delete:
-                    if path.exists():
-                        close_journal(Journal(path), {"state": "cancelled"})
-                    return 0
-                freed = discard_download(plan.target, read_journal(path))
-                path.unlink(missing_ok=True)
-                return freed
-        finally:
-            lock.release()

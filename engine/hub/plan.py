@@ -101,6 +101,16 @@ class Plan:
         return self.total - self.have
 
     @property
+    def complete(self) -> bool:
+        """Whether every file is there and known to be the right one."""
+        return bool(self.files) and not self.unverified and self.remaining == 0
+
+    @property
+    def unverified(self) -> int:
+        """How many files are there, with a checksum that is still to be compared."""
+        return sum(f.presence != "there" and f.have == f.size for f in self.files)
+
+    @property
     def fits(self) -> bool:
         """Whether the rest leaves the reserve free."""
         return self.remaining == 0 or self.remaining + self.reserve <= self.free

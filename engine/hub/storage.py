@@ -12,8 +12,8 @@ from filelock import FileLock, Timeout
 from engine.hub.entry import Model
 from engine.hub.errors import BusyError, HubError, TargetError, UnavailableError
 from engine.hub.hf_cache import blob_hash
-from engine.hub.jobs import job_of, remove_empty, remove_file
-from engine.hub.journal import read_journal
+from engine.hub.jobs import close_journal, discard_download, job_of, remove_empty, remove_file
+from engine.hub.journal import Journal, read_journal
 from engine.hub.manifest import FileEntry, Manifest, load_manifest
 from engine.hub.names import MANIFEST, PART_SUFFIX, place
 from engine.hub.partfile import Digest, disk_error, disk_errors
@@ -107,6 +107,26 @@ def remove_model(model: Model, journals: Path) -> Removal:
     kept = sorted(str(p.relative_to(model.path)) for p in model.path.rglob("*") if not p.is_dir() or p.is_symlink())
     remove_empty(model.path)
     return Removal(freed, tuple(kept))
+
+
+def forget_download(folder: Path, journals: Path, *, delete: bool) -> int:
+    """Takes the download into a folder off the list. Returns bytes freed.
+
+    Args:
+        delete: remove what it fetched; otherwise that is kept, and the same download continues from it later.
+
+    Raises:
+        BusyError: it is running.
+        HubError: the folder, or the one of the journals, cannot be written.
+    """
+    with lock_folder(journals, folder) as journal, disk_errors(journal):
+        if delete:
+            freed = discard_download(folder, read_journal(journal))
+            journal.unlink(missing_ok=True)
+            return freed
+        if journal.exists():
+            close_journal(Journal(journal), {"state": "cancelled"})
+        return 0
 
 
 @contextmanager

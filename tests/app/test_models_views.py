@@ -140,6 +140,38 @@ def test_the_plan_says_what_is_left_out_and_what_is_missing(theme: Theme) -> Non
     assert "76.5 GB are missing" in short.space_text.text()
 
 
+def test_a_plan_with_everything_there_offers_to_close(theme: Theme) -> None:
+    dialog = plan_dialog(theme, "head", have=2)
+    started: list[object] = []
+    dialog.accepted_plan.connect(started.append)
+    dialog.show()
+    assert dialog.status.text().startswith("Everything is here: 4.46 GB  ·  2 files")
+    assert dialog.go.text() == "Close"
+    shown = [w for w in (dialog.cancel_button, dialog.promise, dialog.space, dialog.space_text) if w.isVisible()]
+    assert shown == []
+    dialog.go.click()
+    assert not dialog.isVisible()
+    assert started == []
+
+
+def test_a_plan_with_everything_there_but_unknown_offers_to_verify(theme: Theme) -> None:
+    made = scripted.plan("head", have=2)
+    files = (replace(made.files[0], presence="unchecked"), *made.files[1:])
+    ask = scripted.answer_with(replace(made, files=files))
+    dialog = PlanDialog(theme, "a/b", "head", ask=ask, folder_of=lambda _: Path("/m"))
+    started: list[object] = []
+    dialog.accepted_plan.connect(started.append)
+    dialog.show()
+    assert dialog.status.text().startswith("Everything is here, 1 file still to be verified")
+    assert (dialog.go.text(), dialog.cancel_button.isVisible(), dialog.promise.isVisible()) == ("Verify", True, False)
+    dialog.go.click()
+    assert len(started) == 1
+    # The next plan of the same dialog may have something to fetch.
+    dialog.show_plan(scripted.plan("whole"))
+    dialog.show()
+    assert (dialog.go.text(), dialog.promise.isVisible(), dialog.space.isVisible()) == ("Download", True, True)
+
+
 def test_a_repository_without_a_model_is_refused_with_what_to_do(theme: Theme) -> None:
     made = replace(scripted.plan("whole"), unusable="Nothing in a/b can be loaded: it holds no .safetensors file.")
     ask = scripted.answer_with(replace(made, notes=(made.unusable or "",)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from huggingface_hub import constants
 
 from engine.cli.main import main
 from engine.cli.units import duration, size
+from engine.hub.storage import lock_folder
 
 ROOT = Path(__file__).parents[2]
 FILES = {p.name: p.read_bytes() for p in (ROOT / "tests" / "data" / "inkling-tiny").iterdir()}
@@ -112,6 +114,84 @@ def test_a_download_that_fails_exits_with_2(run: Run, hub: FakeHub) -> None:
     code, out, _ = run("models")
     assert "incomplete" in out
     assert "owner/tiny: failed" in out
+    assert "mtp.safetensors arrived damaged" in out
+    assert "`inkstand models cancel MODEL` takes it off the list" in out
+
+
+def failed_download(run: Run, hub: FakeHub, *more: str) -> None:
+    hub.fault = lambda request: Fault(flip=3) if request.file == "mtp.safetensors" else None
+    assert run("download", REPO, "--connections", "1", *more)[0] == 2
+    hub.fault = lambda request: None
+
+
+@pytest.mark.parametrize("name", [REPO, "TINY", "folder"])
+def test_a_failed_download_is_taken_off_the_list(name: str, run: Run, hub: FakeHub, inkstand_home: Path) -> None:
+    failed_download(run, hub)
+    folder = models_folder(inkstand_home) / REPO
+    kept = {p.name for p in folder.iterdir()}
+    code, out, _ = run("models", "cancel", str(folder) if name == "folder" else name)
+    assert (code, out) == (0, f"The download of {REPO} is cancelled. What was fetched is kept.\n")
+    assert {p.name for p in folder.iterdir()} == kept
+    assert "failed" not in run("models")[1]
+    code, _, err = run("models", "cancel", REPO)
+    assert code == 2
+    assert f"There is no unfinished download of {REPO}" in err
+    sent = hub.sent()
+    assert run("download", REPO)[0] == 0
+    assert hub.sent() - sent < 700_000, "what is kept is not fetched again"
+
+
+def test_what_a_failed_download_fetched_is_deleted_when_asked_for(run: Run, hub: FakeHub, inkstand_home: Path) -> None:
+    failed_download(run, hub)
+    code, _, err = run("models", "cancel", REPO, "--delete")
+    assert code == 2
+    assert "Add --yes" in err
+    assert "failed" in run("models")[1]
+    code, out, _ = run("models", "cancel", REPO, "--delete", "--yes")
+    assert code == 0
+    assert "MB freed." in out
+    assert not models_folder(inkstand_home).exists() or not list(models_folder(inkstand_home).iterdir())
+    assert "No models yet" in run("models")[1]
+
+
+def test_a_download_to_several_folders_is_cancelled_by_folder(run: Run, hub: FakeHub, tmp_path: Path) -> None:
+    for folder in ("one", "two"):
+        failed_download(run, hub, "--to", str(tmp_path / folder))
+    code, _, err = run("models", "cancel", REPO)
+    assert code == 2
+    assert str(tmp_path / "one") in err
+    assert str(tmp_path / "two") in err
+    assert run("models", "cancel", str(tmp_path / "two"))[0] == 0
+    assert run("models", "cancel", REPO)[0] == 0
+
+
+def test_a_download_of_which_nothing_is_there_is_cancelled_and_not_removed(
+    run: Run, hub: FakeHub, tmp_path: Path
+) -> None:
+    failed_download(run, hub, "--to", str(tmp_path / "gone"))
+    shutil.rmtree(tmp_path / "gone")
+    code, _, err = run("models", "remove", REPO, "--yes")
+    assert code == 2
+    assert "inkstand models cancel" in err
+
+
+def test_a_running_download_is_not_cancelled_from_elsewhere(run: Run, hub: FakeHub, inkstand_home: Path) -> None:
+    failed_download(run, hub)
+    with lock_folder(inkstand_home / "data" / "downloads", models_folder(inkstand_home) / REPO):
+        code, _, err = run("models", "cancel", REPO)
+    assert code == 2
+    assert "is being downloaded" in err
+    assert "failed" in run("models")[1]
+
+
+def test_a_plan_with_everything_there_says_so(run: Run, hub: FakeHub, inkstand_home: Path) -> None:
+    run("download", REPO)
+    assert "Everything is here: 7 files, 2.46 MB. Nothing is to be fetched." in run("plan", REPO)[1]
+    code, _, err = run("download", REPO)
+    assert code == 0
+    assert "Everything is here: 7 files, 2.46 MB. Nothing is to be fetched.\n" in err
+    os.utime(models_folder(inkstand_home) / REPO / "config.json")
+    assert "Everything is here: 7 files, 2.46 MB; to be verified: 1." in run("plan", REPO)[1]
 
 
 def test_looking_after_models(run: Run, inkstand_home: Path, tmp_path: Path) -> None:

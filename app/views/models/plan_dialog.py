@@ -102,6 +102,7 @@ class PlanDialog(QDialog):
         self.space_text = Label(theme, "", self, color="text_2", delta=-1, wrap=True, tabular=True)
         self.notes = Label(theme, "", self, color="text_2", delta=-1, wrap=True)
         self.files = QTreeWidget(self)
+        self.promise = Label(theme, "Nothing is fetched before you say so.", self, color="text_3", delta=-1)
         self.cancel_button, self.go = QPushButton("Cancel", self), QPushButton("Download", self)
         self._build()
         if repo:
@@ -110,7 +111,6 @@ class PlanDialog(QDialog):
             self._show_nothing("Type the checkpoint and press Return to see what would be fetched.")
 
     def _build(self) -> None:
-        theme = self._theme
         self.files.setColumnCount(3)
         self.files.setHeaderLabels(["File", "Size", ""])
         self.files.setRootIsDecorated(False)
@@ -163,7 +163,7 @@ class PlanDialog(QDialog):
         layout.addWidget(self.files, 100)
         layout.addStretch(1)
         buttons = QHBoxLayout()
-        buttons.addWidget(Label(theme, "Nothing is fetched before you say so.", self, color="text_3", delta=-1))
+        buttons.addWidget(self.promise)
         buttons.addStretch(1)
         buttons.addWidget(self.cancel_button)
         buttons.addWidget(self.go)
@@ -223,7 +223,7 @@ class PlanDialog(QDialog):
             widget.setVisible(False)
         self.files.clear()
         self.files.hide()
-        self.go.setEnabled(False)
+        self._offer("Download", enabled=False)
 
     def _show_error(self, error: UserError) -> None:
         note = cure_of(getattr(error, "reason", None), error.title, error.hint)
@@ -238,11 +238,7 @@ class PlanDialog(QDialog):
         self.plan = plan
         self.title.set_text(f"Download {plan.request.repo}")
         self.error_button.hide()
-        parts = [f"{size(plan.remaining)} to fetch"]
-        if plan.have:
-            parts.append(f"{size(plan.have)} of {size(plan.total)} are there already")
-        parts += [plural(len(plan.files), "file"), f"commit {plan.commit[:8]}"]
-        self.status.set_text("  ·  ".join(parts))
+        self.status.set_text(_status(plan))
         self.status.set_color("text")
         self.target.set_text(f"To {plan.target}")
         after = plan.free - plan.remaining
@@ -264,14 +260,28 @@ class PlanDialog(QDialog):
             self.status.set_text(f"{in_window(plan.unusable) or plan.unusable} {NOTHING_TO_LOAD}")
             self.status.set_color("danger")
         self.notes.set_text("\n".join(notes))
-        for widget in (self.target, self.change, self.space, self.space_text):
+        for widget in (self.target, self.change):
             widget.setVisible(True)
+        for widget in (self.space, self.space_text):
+            widget.setVisible(plan.remaining > 0)
         self.notes.setVisible(bool(self.notes.text()))
         self._show_files(plan)
-        self.go.setEnabled(plan.fits and bool(plan.files) and plan.unusable is None)
-        self.go.setText("Continue" if plan.have and plan.remaining else "Download")
+        usable = plan.fits and bool(plan.files) and plan.unusable is None
+        if plan.complete and usable:
+            self._offer("Close", nothing=True)
+        elif plan.remaining == 0 and usable:
+            self._offer("Verify")
+        else:
+            self._offer("Continue" if plan.have else "Download", enabled=usable)
         if self.go.isEnabled() and self.repo.isHidden():
             self.go.setFocus()
+
+    def _offer(self, text: str, *, enabled: bool = True, nothing: bool = False) -> None:
+        """What the main button says; `nothing` where there is nothing to do but to close."""
+        self.go.setText(text)
+        self.go.setEnabled(enabled)
+        self.cancel_button.setVisible(not nothing)
+        self.promise.setVisible(text in ("Download", "Continue"))
 
     def _memory_note(self, plan: Plan) -> list[str]:
         entry = find_entry(plan.request.repo)
@@ -308,11 +318,27 @@ class PlanDialog(QDialog):
             self.wanted.emit(self._error_action)
 
     def _accept(self) -> None:
-        if self.plan is not None and self.go.isEnabled():
+        if self.plan is None or not self.go.isEnabled():
+            return
+        if not self.plan.complete:
             self.accepted_plan.emit(self.plan)
-            self.accept()
+        self.accept()
 
     def done(self, result: int) -> None:
         self._asked += 1
         self._cancel()
         super().done(result)
+
+
+def _status(plan: Plan) -> str:
+    """What is to be fetched, what is there, of which version."""
+    files = plural(len(plan.files), "file")
+    if plan.complete:
+        parts = [f"Everything is here: {size(plan.total)}", files]
+    elif plan.files and plan.remaining == 0:
+        parts = [f"Everything is here, {plural(plan.unverified, 'file')} still to be verified", size(plan.total), files]
+    else:
+        parts = [f"{size(plan.remaining)} to fetch"]
+        parts += [f"{size(plan.have)} of {size(plan.total)} are there already"] if plan.have else []
+        parts.append(files)
+    return "  ·  ".join([*parts, f"commit {plan.commit[:8]}"])
