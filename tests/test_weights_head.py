@@ -149,7 +149,7 @@ def test_a_missing_or_damaged_shard_of_the_head_is_the_reason(checkpoint: Path) 
 
 
 def test_without_directory_or_promise(tmp_path: Path) -> None:
-    for directory, what in ((tmp_path / "nowhere", "no directory"), (tmp_path, f"{tmp_path} has no MTP head")):
+    for directory, what in ((tmp_path / "nowhere", "nowhere is not there"), (tmp_path, f"{tmp_path} has no MTP head")):
         missing = find_head(directory)
         assert isinstance(missing, HeadMissing)
         assert what in missing.reason
