@@ -1,28 +1,24 @@
 """One window per data folder: who starts the program again gets the window that is there.
 
 Two of them would write one history, and each would take the other's answers for what a crash left behind. The lock is
-one of the system's: it ends with the process, however that ends, so no stale one is ever in the way. What the process
-writes into the locked file only says who it is and where it listens.
+one of the system's, see `engine.locks`: no stale one is ever in the way. The locked file says who has it and where it
+listens.
 """
 
 from __future__ import annotations
 
-import errno
-import fcntl
-import getpass
 import hashlib
-import json
 import os
 import socket
 import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.errors import UserError
+from engine.locks import FileLock, HeldError, Holder
 from engine.paths import HOME
 
 if TYPE_CHECKING:
@@ -35,24 +31,12 @@ _ANSWER_S = 5.0
 _LEAVE_S = 10.0
 """Seconds that a program which is quitting has to be gone."""
 _POLL_S = 0.05
-_ELSEWHERE = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
-_HELD = frozenset({errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES})
-
-
-@dataclass(frozen=True, slots=True)
-class Holder:
-    """Who has the lock, as written by itself. `address` is the path of its socket; empty where it has none."""
-
-    pid: int = 0
-    host: str = ""
-    user: str = ""
-    address: str = ""
 
 
 class Instance:
     """This process, as the one that works on a data folder; made by `claim`."""
 
-    def __init__(self, lock: int | None, listener: socket.socket | None) -> None:
+    def __init__(self, lock: FileLock | None, listener: socket.socket | None) -> None:
         self._lock = lock
         self._listener = listener
         self._notifier: QSocketNotifier | None = None
@@ -90,7 +74,7 @@ class Instance:
         """Let another process have the folder. May be called twice."""
         self.stop_listening()
         if self._lock is not None:
-            os.close(self._lock)
+            self._lock.release()
             self._lock = None
 
 
@@ -107,21 +91,14 @@ def claim(folder: Path, *, answer_s: float = _ANSWER_S, leave_s: float = _LEAVE_
     deadline = time.monotonic() + leave_s
     while True:
         try:
-            lock = _open_lock(folder)
+            folder.mkdir(parents=True, exist_ok=True)
+            lock = FileLock(folder / LOCK).acquire()
         except OSError:
             return Instance(None, None)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno not in _HELD:
-                os.close(lock)
-                return Instance(None, None)
+        except HeldError as error:
+            holder = error.holder
         else:
-            return _take(folder, lock)
-        try:
-            holder = _read(lock)
-        finally:
-            os.close(lock)
+            return _take(folder, lock) if lock.held else Instance(None, None)
         answered = _ask(holder.address, answer_s)
         if answered:
             return None
@@ -130,19 +107,7 @@ def claim(folder: Path, *, answer_s: float = _ANSWER_S, leave_s: float = _LEAVE_
         time.sleep(_POLL_S)
 
 
-def _open_lock(folder: Path) -> int:
-    path = folder / LOCK
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        if error.errno not in _ELSEWHERE:
-            raise
-        # Another user's: it cannot be written, but that it is locked can be seen.
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-
-
-def _take(folder: Path, lock: int) -> Instance:
+def _take(folder: Path, lock: FileLock) -> Instance:
     listener, address = None, _address(folder)
     if address is not None:
         listener = socket.socket(socket.AF_UNIX)
@@ -154,11 +119,7 @@ def _take(folder: Path, lock: int) -> Instance:
         except OSError:
             listener.close()
             listener, address = None, None
-    holder = Holder(os.getpid(), socket.gethostname(), _user(), str(address or ""))
-    # On a full disk the lock holds all the same; it only does not tell whose it is.
-    with suppress(OSError):
-        os.ftruncate(lock, 0)
-        os.pwrite(lock, json.dumps(asdict(holder)).encode(), 0)
+    lock.describe(str(address or ""))
     return Instance(lock, listener)
 
 
@@ -174,14 +135,6 @@ def _address(folder: Path) -> Path | None:
     if found.st_uid != os.getuid() or found.st_mode & 0o170077 != 0o040000:
         return None
     return base / hashlib.sha256(str(folder.resolve()).encode(errors="surrogateescape")).hexdigest()[:16]
-
-
-def _read(lock: int) -> Holder:
-    try:
-        raw = json.loads(os.pread(lock, 4096, 0))
-        return Holder(int(raw["pid"]), str(raw["host"]), str(raw["user"]), str(raw["address"]))
-    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
-        return Holder()
 
 
 def _ask(address: str, answer_s: float) -> bool | None:
@@ -202,15 +155,8 @@ def _ask(address: str, answer_s: float) -> bool | None:
             return False
 
 
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):
-        return str(os.getuid())
-
-
 def _unanswered(folder: Path, holder: Holder) -> UserError:
-    who = f" (process {holder.pid} of {holder.user} on {holder.host})" if holder.pid else ""
+    who = f" ({holder.name})" if holder.pid else ""
     return UserError(
         f"Inkstand is already running with {folder}{who}, and its window does not answer.",
         f"Use that window, or end the process; or set {HOME} to another folder for a second Inkstand.",

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
-from engine.hub.errors import DiskFullError, HubError, UnavailableError
+from engine.hub.errors import BusyError, DiskFullError, HubError, UnavailableError
 from engine.hub.journal import Journal, JournalState, read_journal
 from engine.hub.manifest import load_manifest
 from engine.hub.names import MANIFEST, PART_SUFFIX, place
+from engine.hub.partfile import disk_error
 from engine.hub.plan import Plan, plan_from_json, refresh_plan
 from engine.hub.progress import DownloadProgress, FileProgress, State
+from engine.locks import FileLock, HeldError
 
 _PAUSING = (DiskFullError, UnavailableError)
 """No failures of the download: it waits for the user."""
@@ -24,6 +27,25 @@ def job_of(target: Path) -> str:
     resolved = target.expanduser().resolve()
     digest = hashlib.sha256(str(resolved).encode()).hexdigest()
     return f"{resolved.name[:60]}-{digest[:12]}"
+
+
+def lock_download(journals: Path, target: Path) -> FileLock:
+    """Makes this the only one that works on the folder of a download, until the lock is released.
+
+    Raises:
+        BusyError: it is being downloaded, or moved.
+        HubError: the folder of the journals cannot be written.
+    """
+    try:
+        journals.mkdir(parents=True, exist_ok=True)
+        return FileLock(journals / f"{job_of(target)}.lock").acquire()
+    except HeldError as error:
+        who = "" if error.holder.pid == os.getpid() else f" by {error.holder.name}"
+        raise BusyError(
+            f"{target} is being downloaded{who}.", "Pause or cancel the download first, or wait for its end."
+        ) from error
+    except OSError as error:
+        raise disk_error(error, journals / "lock") from error
 
 
 def open_journal(path: Path, plan: Plan) -> tuple[Journal, Plan]:

@@ -8,10 +8,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from filelock import FileLock, Timeout
-
 from engine.hub.errors import BusyError, TargetError
 from engine.hub.manifest import read_json, write_json
+from engine.locks import FileLock, HeldError
 
 _TURN_S = 5.0
 """Seconds to wait for another process, which needs milliseconds."""
@@ -81,22 +80,20 @@ class SettingsFile:
             BusyError: another process has been at it for seconds.
             TargetError: the file cannot be written, and is as it was.
         """
-        lock = FileLock(self._path.with_suffix(".lock"), timeout=_TURN_S)
+        lock = FileLock(self._path.with_suffix(".lock"))
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            lock.acquire()
-        except Timeout as error:
-            raise BusyError(f"Another Inkstand is busy with {self._path}.", "Try again, or end it.") from error
+            lock.acquire(wait_s=_TURN_S)
+        except HeldError as error:
+            raise BusyError(f"{self._path} is in use by {error.holder.name}.", "Try again, or end it.") from error
         except OSError as error:
             raise self._unwritable(error) from error
-        try:
+        with lock:
             settings = self.read()
             before = asdict(settings)
             yield settings
             if (after := asdict(settings)) != before:
                 self._write(after)
-        finally:
-            lock.release()
 
     def _write(self, value: dict[str, Any]) -> None:
         try:

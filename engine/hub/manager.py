@@ -14,8 +14,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from filelock import FileLock, Timeout
-
 from engine.hub.client import HubClient
 from engine.hub.context import TransferContext, TransferSettings
 from engine.hub.errors import BusyError, HubError
@@ -23,18 +21,20 @@ from engine.hub.jobs import (
     at_rest,
     close_journal,
     job_of,
+    lock_download,
     open_journal,
     read_downloads,
     requeued,
     stopped,
 )
 from engine.hub.limiter import RateLimiter
-from engine.hub.partfile import Disk, disk_error
+from engine.hub.partfile import Disk
 from engine.hub.plan import RESERVE, Plan, PlanRequest, make_plan
 from engine.hub.progress import RESTING, DownloadProgress
 from engine.hub.storage import forget_download
 from engine.hub.tasks import Signal, to_end
 from engine.hub.transfer import Transfer
+from engine.locks import FileLock
 
 Subscriber = Callable[[DownloadProgress], None]
 
@@ -186,7 +186,7 @@ class DownloadManager:
         return HubClient(endpoint=endpoint, stall_after=self._settings.stall_after)
 
     def _launch(self, job_id: str, plan: Plan, *, before: DownloadProgress | None = None) -> None:
-        lock = self._lock(job_id)
+        lock = lock_download(self.journals, plan.target)
         # A plan that is older than what its download fetched knows less than the last report.
         job = _Job(plan, requeued(before) if before else at_rest(job_id, plan, "queued"))
         self._jobs[job_id] = job
@@ -197,26 +197,6 @@ class DownloadManager:
         if job.task is not None:
             job.task.cancel()
             await asyncio.wait([job.task])
-
-    def _lock(self, job_id: str) -> FileLock:
-        """Makes this the only process that works on a folder; the system ends that with the process.
-
-        Raises:
-            BusyError: another process has the lock.
-            HubError: the folder of the journals cannot be written.
-        """
-        lock = FileLock(self.journals / f"{job_id}.lock", thread_local=False)
-        try:
-            self.journals.mkdir(parents=True, exist_ok=True)
-            lock.acquire(timeout=0)
-        except Timeout as error:
-            raise BusyError(
-                "Another Inkstand is already fetching into this folder.",
-                "Wait for it, or stop it there; both would write the same files.",
-            ) from error
-        except OSError as error:
-            raise disk_error(error, self.journals) from error
-        return lock
 
     def _report(self, job: _Job, progress: DownloadProgress) -> None:
         job.progress = progress

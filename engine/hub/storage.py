@@ -7,12 +7,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
 from engine.hub.entry import Model
-from engine.hub.errors import BusyError, HubError, TargetError, UnavailableError
+from engine.hub.errors import HubError, TargetError, UnavailableError
 from engine.hub.hf_cache import blob_hash
-from engine.hub.jobs import close_journal, discard_download, job_of, remove_empty, remove_file
+from engine.hub.jobs import close_journal, discard_download, job_of, lock_download, remove_empty, remove_file
 from engine.hub.journal import Journal, read_journal
 from engine.hub.manifest import FileEntry, Manifest, load_manifest
 from engine.hub.names import MANIFEST, PART_SUFFIX, place
@@ -132,19 +130,8 @@ def forget_download(folder: Path, journals: Path, *, delete: bool) -> int:
 @contextmanager
 def lock_folder(journals: Path, folder: Path) -> Generator[Path]:
     """Keeps downloads out of a model folder. Yields the path of its journal. Raises BusyError, HubError."""
-    job = job_of(folder)
-    lock = FileLock(journals / f"{job}.lock", timeout=0, thread_local=False)
-    try:
-        journals.mkdir(parents=True, exist_ok=True)
-        lock.acquire()
-    except Timeout as error:
-        raise BusyError(f"{folder} is being downloaded.", "Pause or cancel the download first.") from error
-    except OSError as error:
-        raise disk_error(error, journals / "lock") from error
-    try:
-        yield journals / f"{job}.jsonl"
-    finally:
-        lock.release()
+    with lock_download(journals, folder):
+        yield journals / f"{job_of(folder)}.jsonl"
 
 
 def _remove(root: Path, name: str, manifest: Manifest, *, part: bool) -> int:

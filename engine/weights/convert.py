@@ -9,9 +9,7 @@ packing again what has been rounded once loses more than packing the original.
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
-import os
 import shutil
 import tempfile
 from collections import Counter
@@ -26,6 +24,7 @@ import mlx.core as mx
 from engine.config import ModelConfig
 from engine.errors import CheckpointError, UserError
 from engine.fields import read_object
+from engine.locks import FileLock, HeldError
 from engine.model.linear import Dense, Packed, Quantization
 from engine.model.params import Parameter
 from engine.paths import sync
@@ -58,8 +57,6 @@ COPIED = (
 )
 """Data files beside the weights that the copy takes over; nothing executable, and no weights in other formats."""
 _RESERVE_BYTES = 64 << 20
-_NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL, errno.EBADF})
-"""Some network file systems cannot lock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,32 +130,27 @@ def convert(
 def _work_directory(destination: Path) -> Generator[Path]:
     """An empty directory beside the destination, for one process at a time; removed when its user fails."""
     work = destination.with_name(f".{destination.name}.converting")
+    lock = FileLock(work.with_name(f"{work.name}.lock"))
     try:
-        work.mkdir(parents=True, exist_ok=True)
-        # The lock ends with the process, so that a killed one is not in the way.
-        lock = os.open(work, os.O_RDONLY)
+        work.parent.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+    except HeldError as error:
+        raise UserError(
+            f"{destination} is being written by {error.holder.name}.", "Wait for it, or name another directory."
+        ) from error
     except OSError as error:
         raise _unwritable(destination, error) from error
     try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise UserError(
-                f"{destination} is being written by another process.", "Wait for it, or name another directory."
-            ) from error
-        except OSError as error:
-            if error.errno not in _NO_LOCKS:
-                raise _unwritable(destination, error) from error
-        try:
-            _empty(work)
-            yield work
-        except BaseException as error:
-            shutil.rmtree(work, ignore_errors=True)
-            if isinstance(error, OSError):
-                raise _unwritable(destination, error) from error
-            raise
+        work.mkdir(exist_ok=True)
+        _empty(work)
+        yield work
+    except BaseException as error:
+        shutil.rmtree(work, ignore_errors=True)
+        if isinstance(error, OSError):
+            raise _unwritable(destination, error) from error
+        raise
     finally:
-        os.close(lock)
+        lock.release(remove=True)
 
 
 def _empty(directory: Path) -> None:

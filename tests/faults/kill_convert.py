@@ -61,7 +61,9 @@ class Converting(Place):
     def check(self) -> None:
         if digests(self._source) != self._before:
             self.losses.append("the source was changed")
-        left = [path for path in self._target.parent.iterdir() if path != self._target] if self._models.exists() else []
+        # Killed right after the copy got its name, its lock is still there, and locks nothing.
+        mine = (self._target, self._target.with_name(".copy.converting.lock"))
+        left = [path for path in self._target.parent.iterdir() if path not in mine] if self._models.exists() else []
         listed = [model.path for model in self._library.models()]
         if self._target.exists():
             if digests(self._target) != self._whole:

@@ -21,6 +21,7 @@ from app.store.history import History
 from engine.cli.main import main
 from engine.errors import UserError
 from engine.hub.errors import HubError
+from engine.hub.jobs import lock_download
 from engine.hub.library import Library
 from engine.hub.manager import DownloadManager
 from engine.hub.manifest import FileEntry, Manifest
@@ -188,7 +189,7 @@ class TestModels:
         async def attempt() -> tuple[str, ...]:
             async with DownloadManager(library.journals) as manager:
                 with pytest.raises(HubError) as caught:
-                    manager._lock("job")
+                    lock_download(library.journals, library.models_folder / "owner" / "name")
                 assert caught.value.hint
                 return await manager.restore()
 

@@ -120,7 +120,7 @@ async def test_cancelling_a_stalled_download_is_quick_and_asks_nothing_more(hub:
 async def test_a_second_process_is_kept_out(hub: FakeHub, desk: Desk) -> None:
     async with desk.manager() as manager, desk.manager() as other:
         job = await half_way(desk, manager)
-        with pytest.raises(BusyError, match="already fetching"):
+        with pytest.raises(BusyError, match="is being downloaded"):
             await other.start(await desk.plan(other))
         assert await other.restore() == ()
         await manager.pause(job)
