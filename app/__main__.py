@@ -6,13 +6,18 @@ Nothing but the interpreter's own modules is imported at the top: Ctrl-C while t
 from __future__ import annotations
 
 import os
-import signal
 import sys
-from types import FrameType
 
-SELF_TEST = "--self-test"
 INTERRUPTED = 130
 """Exit code, as a shell reports a command that SIGINT ended."""
+try:
+    import signal
+    from types import FrameType
+except KeyboardInterrupt:
+    # Before the program could take Ctrl-C into its own hands; nothing of it has run yet.
+    os._exit(INTERRUPTED)
+
+SELF_TEST = "--self-test"
 
 
 def open_window() -> int | None:

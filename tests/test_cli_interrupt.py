@@ -13,6 +13,18 @@ import pytest
 from engine.cli.interrupt import cancel_on_interrupt
 
 ENTRY = "from app.__main__ import main; sys.exit(main())"
+WHILE_IT_STARTS = f"""
+import os, sys
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == "signal":
+            os.kill(os.getpid(), 2)
+sys.meta_path.insert(0, Interrupt())
+sys.modules.pop("signal", None)
+sys.argv[1:] = ["--version"]
+{ENTRY}
+"""
+"""The program imports what it needs to take Ctrl-C into its own hands."""
 WHILE_MODULES_LOAD = f"""
 import signal, sys
 class Interrupt:
@@ -31,7 +43,7 @@ sys.argv[1:] = ["--version"]
 """
 
 
-@pytest.mark.parametrize("script", [WHILE_MODULES_LOAD, AT_THE_EXIT])
+@pytest.mark.parametrize("script", [WHILE_IT_STARTS, WHILE_MODULES_LOAD, AT_THE_EXIT])
 def test_an_interrupt_around_the_command_leaves_no_traceback(script: str) -> None:
     done = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True, timeout=60)
     assert done.returncode == 130
