@@ -179,6 +179,8 @@ def start(gui: Gui, request: LoadRequest | UserError, notices: Sequence[str]) ->
     s.chats.refresh()
     told = list(notices)
     try:
+        if (cut_off := s.history.chats.cut_off()) is not None:
+            chat_id = cut_off.chat_id
         known = chat_id is not None and any(chat.id == chat_id for chat in s.history.chats.list())
         window.chats.open(chat_id) if chat_id is not None and known else window.new_chat()
     except UserError as error:

@@ -55,6 +55,8 @@ class AnswerQueue(QObject):
         self._running: dict[int, Running] = {}
         self._reports: dict[int, str] = {}
         self._writer = AnswerWriter(history, bridge)
+        self.later = self._writer.later
+        """Runs work on the thread of the saves."""
 
     def submit(self, message: Message, request: GenerateRequest) -> Running:
         """Queue the answer that `message` (state "streaming") is to hold."""

@@ -28,6 +28,7 @@ class ChatController(QObject):
     settled(Message): an answer in sight is complete.
     chats_changed: titles, order or activity of the list.
     settings_changed: the chat in sight got other settings of its own.
+    sending: a message is about to be stored.
     failed(UserError): something that could not be done.
     """
 
@@ -38,6 +39,7 @@ class ChatController(QObject):
     settled = Signal(object)
     chats_changed = Signal()
     settings_changed = Signal()
+    sending = Signal()
     failed = Signal(object)
 
     def __init__(
@@ -161,6 +163,7 @@ class ChatController(QObject):
         if not content.strip() or self.running is not None:
             return False
         stored = False
+        self.sending.emit()
 
         def work() -> None:
             nonlocal stored

@@ -129,6 +129,10 @@ class AnswerWriter:
 
         self._pool.submit(work)
 
+    def later(self, work: Callable[[], object]) -> None:
+        """Do something else with the history, after the saves before it. Its failures are its own."""
+        self._pool.submit(work)
+
     def close(self) -> None:
         """Wait until everything is stored; what failed is tried once more."""
         self._retry.stop()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 
 from app.store.db import Database
-from app.store.records import Chat, Json, dump, storable
+from app.store.records import Chat, CutOff, Json, dump, storable
 from app.store.rows import CHAT_COLUMNS, fetch_chat, insert_chat, missing, read_chat
 from app.store.titles import copy_title, derive_title, one_line
 
@@ -100,19 +100,36 @@ class Chats:
                     connection.execute(f"INSERT INTO {index} ({index}) VALUES ('optimize')")
         return len(ids)
 
-    def unsent(self, chat_id: int) -> str:
-        """What was left in the composer."""
+    def unsent(self, chat_id: int | None) -> str:
+        """What stands in the composer of a chat, or of the page before a chat's first message."""
         with self._db.read() as connection:
-            row = connection.execute("SELECT content FROM unsent WHERE chat_id = ?", (chat_id,)).fetchone()
-        return "" if row is None else row[0]
+            row = connection.execute("SELECT content FROM unsent WHERE chat_id IS ?", (chat_id,)).fetchone()
+        # After damage there may be anything.
+        return row[0] if row is not None and isinstance(row[0], str) else ""
 
-    def set_unsent(self, chat_id: int, text: str) -> None:
+    def set_unsent(self, chat_id: int | None, text: str, *, in_sight: bool = False) -> None:
+        """
+        Args:
+            in_sight: it is being typed. Stored so and not stored again when it is left, it was cut off.
+        """
         with self._db.write() as connection:
-            if text:
+            connection.execute("DELETE FROM unsent WHERE chat_id IS ?", (chat_id,))
+            if not text:
+                return
+            if chat_id is not None:
                 fetch_chat(connection, chat_id)
-                connection.execute("INSERT OR REPLACE INTO unsent VALUES (?, ?)", (chat_id, storable(text)))
-            else:
-                connection.execute("DELETE FROM unsent WHERE chat_id = ?", (chat_id,))
+            if in_sight:
+                connection.execute("UPDATE unsent SET in_sight = 0")
+            connection.execute("INSERT INTO unsent VALUES (?, ?, ?)", (chat_id, storable(text), in_sight))
+
+    def cut_off(self) -> CutOff | None:
+        """Where text was being typed when the program ended without leaving it."""
+        with self._db.read() as connection:
+            row = connection.execute(
+                "SELECT u.chat_id FROM unsent u LEFT JOIN chats c ON c.id = u.chat_id "
+                "WHERE u.in_sight = 1 AND typeof(u.content) = 'text' AND c.deleted_at IS NULL"
+            ).fetchone()
+        return None if row is None else CutOff(row[0])
 
 
 def _update(connection: sqlite3.Connection, chat_id: int, column: str, value: object) -> None:

@@ -103,6 +103,8 @@ class Messages:
                 )
             # Left in the composer earlier and sent now: a crash must not bring it back there.
             connection.execute("DELETE FROM unsent WHERE chat_id = ?", (chat_id,))
+            if leaf is None:
+                connection.execute("DELETE FROM unsent WHERE chat_id IS NULL")
             return self._add(connection, chat_id, leaf, role, content)
 
     def edit(self, message_id: int, content: str) -> Message:

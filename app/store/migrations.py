@@ -143,6 +143,22 @@ MIGRATIONS: tuple[Migration, ...] = (
         "0004_unsent_text",
         ("CREATE TABLE unsent (chat_id INTEGER PRIMARY KEY REFERENCES chats (id), content TEXT NOT NULL)",),
     ),
+    Migration(
+        "0005_unsent_while_typing",
+        (
+            "ALTER TABLE unsent RENAME TO unsent_of_chats",
+            # Without a chat: on the page of a new one. in_sight: stored while it was typed, and not left since.
+            """
+            CREATE TABLE unsent (
+                chat_id INTEGER UNIQUE REFERENCES chats (id),
+                content TEXT NOT NULL,
+                in_sight INTEGER NOT NULL
+            )
+            """,
+            "INSERT INTO unsent (chat_id, content, in_sight) SELECT chat_id, content, 0 FROM unsent_of_chats",
+            "DROP TABLE unsent_of_chats",
+        ),
+    ),
 )
 
 
@@ -152,7 +168,7 @@ _USES = (
     "SELECT tool_call_id, stats, draft, finish_reason, error, created_at, model, options FROM messages",
     "SELECT reasoning_s, reasoning_tokens FROM messages",
     "SELECT message_id, token_ids, rounds FROM traces",
-    "SELECT chat_id, content FROM unsent",
+    "SELECT chat_id, content, in_sight FROM unsent",
     "SELECT id, content FROM searchable_messages",
     "SELECT rowid FROM message_index WHERE message_index MATCH 'a'",
     "SELECT rowid FROM title_index WHERE title_index MATCH 'a'",

@@ -40,6 +40,14 @@ class Chat:
 
 
 @dataclass(frozen=True, slots=True)
+class CutOff:
+    """Where the composer was in use when the program was killed."""
+
+    chat_id: int | None
+    """None: before the first message of a chat."""
+
+
+@dataclass(frozen=True, slots=True)
 class Message:
     """One node of a chat's message tree; its branches are its `siblings`."""
 

@@ -13,6 +13,7 @@ from app.chat_text import as_markdown
 from app.controllers.answers import AnswerQueue
 from app.controllers.chat import ChatController
 from app.controllers.chats import ChatsController
+from app.controllers.unsent import UnsentText
 from app.store.history import History
 from app.store.records import Chat
 from app.store.titles import suggested_name
@@ -49,19 +50,23 @@ class ChatCommands:
         sidebar.renamed.connect(chats.rename)
         sidebar.pin.connect(chats.pin)
         sidebar.duplicate.connect(self.duplicate)
-        sidebar.delete.connect(chats.delete)
+        sidebar.delete.connect(self._delete)
         sidebar.export.connect(self.export)
         chats.listed.connect(sidebar.show_entries)
         chats.deleted.connect(self._deleted)
         chats.notice.connect(page.toast.say)
         chats.imported.connect(self.open)
         chat.chats_changed.connect(chats.refresh)
+        self._unsent = UnsentText(history, queue.later)
+        page.composer.changed.connect(self._note_unsent)
+        chat.sending.connect(self._unsent.drop)
+        chat.failed.connect(self._note_unsent)
 
     def new(self) -> None:
-        """The blank page; what was typed in the chat that is left stays with it."""
+        """The blank page; what was typed in the chat that is left stays with it, as what was typed here before."""
         self.keep_unsent()
         self._chat.blank()
-        self._page.composer.clear()
+        self._restore_unsent(None)
         self._page.composer.editor.setFocus()
 
     def open(self, chat_id: int, message_id: int | None = None) -> None:
@@ -70,11 +75,8 @@ class ChatCommands:
         if current is None or current.id != chat_id:
             self.keep_unsent()
             self._chat.open(chat_id, message_id)
-            self._page.composer.clear()
-            try:
-                self._page.composer.set_text(self._history.chats.unsent(chat_id))
-            except UserError as error:
-                self._failed(error)
+            if self._in_sight() == chat_id:
+                self._restore_unsent(chat_id)
         if message_id is not None:
             self._page.transcript.show_message(message_id)
             query = self._sidebar.search.text().strip()
@@ -82,13 +84,33 @@ class ChatCommands:
                 self._page.find_bar.show_search(query, message_id)
 
     def keep_unsent(self) -> None:
-        """Store what stands in the composer with the chat in sight."""
-        chat = self._chat.chat
-        if chat is not None and not self._history.read_only:
-            try:
-                self._history.chats.set_unsent(chat.id, self._page.composer.text)
-            except UserError as error:
-                self._failed(error)
+        """Store what stands in the composer with the chat in sight, which is left."""
+        try:
+            self._unsent.leave(self._in_sight(), self._page.composer.unsent)
+        except UserError as error:
+            self._failed(error)
+
+    def end(self) -> None:
+        """The program ends: store what is typed for the last time."""
+        self.keep_unsent()
+        self._unsent.end()
+
+    def _note_unsent(self) -> None:
+        self._unsent.changed(self._in_sight(), lambda: self._page.composer.unsent)
+
+    def _restore_unsent(self, chat_id: int | None) -> None:
+        """Show what was left in the composer of a chat."""
+        content = ""
+        try:
+            content = self._unsent.of(chat_id)
+        except UserError as error:
+            self._failed(error)
+        self._page.composer.restore(content)
+        # Nothing of it was typed now.
+        self._unsent.drop()
+
+    def _in_sight(self) -> int | None:
+        return None if self._chat.chat is None else self._chat.chat.id
 
     def _deleted(self, chat: Chat) -> None:
         running = self._queue.of_chat(chat.id)
@@ -96,11 +118,18 @@ class ChatCommands:
             self._queue.stop(running.message.id)
         if self._chat.chat is not None and self._chat.chat.id == chat.id:
             self._chat.blank()
+            self._restore_unsent(None)
         title = f"Deleted “{chat.display_title[:40]}”."
         self._page.toast.say(title, "Undo", lambda: self._chats.undo(chat.id), seconds=10)
 
     def delete(self) -> None:
-        self._with_chat(lambda chat: self._chats.delete(chat.id))
+        self._with_chat(lambda chat: self._delete(chat.id))
+
+    def _delete(self, chat_id: int) -> None:
+        if self._in_sight() == chat_id:
+            # While the chat is there: undoing brings it back with what was typed.
+            self.keep_unsent()
+        self._chats.delete(chat_id)
 
     def pin(self) -> None:
         self._with_chat(lambda chat: self._chats.pin(chat.id, not self._history.chats.get(chat.id).pinned))

@@ -298,7 +298,7 @@ class MainWindow(QMainWindow):
         """Ask the program to end; it saves and closes the window."""
         if not self._quitting:
             self._quitting = True
-            self.chats.keep_unsent()
+            self.chats.end()
             self._s.preferences.update(window_state=self.save_state())
             self.quit_requested.emit()
 

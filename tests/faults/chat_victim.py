@@ -63,6 +63,9 @@ class Person:
         self._count = 0
         self._seed = seed
         self._seen: set[int] = set()
+        self._typed = ""
+        """Stands in the composer and is to stay there for a while."""
+        self._idle_until = 0.0
         chat, queue = gui.services.chat, gui.services.queue
         # After the views: what is noted is in sight.
         chat.added.connect(lambda _message: self._look())
@@ -93,8 +96,19 @@ class Person:
             if dice.random() < 0.01:
                 s.chat.stop()
             return
+        if self._typed and s.history.chats.unsent(place_of(self._gui)) == self._typed:
+            self._notes.add("typed", place_of(self._gui), self._typed)
+            self._typed, self._idle_until = "", time.monotonic() + dice.uniform(0.0, 0.4)
+        if self._typed or time.monotonic() < self._idle_until:
+            return
+        self._notes.add("touched")
         mine = [message for message in s.chat.path if message.role == "user"]
-        match dice.choices(("send", "edit", "retry", "new", "open", "rename", "delete"), (9, 2, 2, 2, 2, 1, 1))[0]:
+        match dice.choices(
+            ("send", "type", "edit", "retry", "new", "open", "rename", "delete"), (9, 3, 2, 2, 2, 2, 1, 1)
+        )[0]:
+            case "type":
+                self._typed = self._text()
+                page.composer.set_text(self._typed)
             case "send":
                 page.composer.set_text(self._text())
                 QTest.keyClick(page.composer.editor, Qt.Key.Key_Return)
@@ -119,6 +133,12 @@ class Person:
         self._count += 1
         length = self._dice.choice((3, 10, 200, 4000)) if self._scripted else 4
         return f"{self._seed}.{self._count} " + " ".join(self._dice.choices(WORDS, k=length))
+
+
+def place_of(gui: Gui) -> int | None:
+    """Id of the chat in sight; None for the page of a new one."""
+    chat = gui.services.chat.chat
+    return None if chat is None else chat.id
 
 
 def compare(gui: Gui, known: Sequence[list[Any]], notes: Notes, *, scripted: bool) -> None:
@@ -150,6 +170,10 @@ def compare(gui: Gui, known: Sequence[list[Any]], notes: Notes, *, scripted: boo
                 message.content
             ):
                 notes.add("lost", f"answer {message.id} is garbled")
+    hands = [fact for fact in known if fact[0] in ("typed", "touched")]
+    shown = [place_of(gui), gui.window.page.composer.text]
+    if hands and hands[-1][0] == "typed" and shown != hands[-1][1:]:
+        notes.add("lost", f"what was typed is not in sight, but {str(shown)[:80]}")
     if any(fact[0] == "sent" for fact in known) and not gui.services.history.chats.list():
         notes.add("lost", "the list of chats is empty")
     if not gui.window.isVisible() or gui.services.history.database.path is None or gui.services.history.read_only:

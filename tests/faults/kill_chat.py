@@ -25,7 +25,7 @@ class Chatting(Place):
         self._context, self._scripted = context, scripted
         self._notes = folder / "notes.jsonl"
         self._since = self._checked = 0
-        self._sent = self._answers = self._cut = 0
+        self._sent = self._answers = self._cut = self._typed = 0
         self._worst = 0.0
 
     def start(self) -> BaseProcess:
@@ -53,6 +53,8 @@ class Chatting(Place):
         self.losses += [str(fact[1]) for fact in new if fact[0] == "lost"]
         self._sent += sum(fact[0] == "sent" for fact in new)
         self._answers += sum(fact[0] == "settled" for fact in new)
+        hands = [fact[0] for fact in new if fact[0] in ("typed", "touched")]
+        self._typed += hands[-1:] == ["typed"]
         started = [fact for fact in new if fact[0] == "started"]
         if started:
             self._checked = self._since
@@ -90,5 +92,5 @@ class Chatting(Place):
     def note(self) -> str:
         return (
             f"{self._sent} messages sent, {self._answers} answers ended, {self._cut} cut short, "
-            f"of which at most the last {self._worst:.1f} s are gone"
+            f"of which at most the last {self._worst:.1f} s are gone, {self._typed} times with something unsent"
         )

@@ -30,7 +30,7 @@ COLUMNS = {
     "chats": ("title", "pinned", "created_at", "updated_at", "deleted_at", "system_prompt", "settings"),
     "messages": (*TREE, *SAID, *FIGURES),
     "traces": ("token_ids", "rounds"),
-    "unsent": ("content",),
+    "unsent": ("chat_id", "content", "in_sight"),
     "migrations": ("name", "applied_at"),
 }
 JSON_TEXTS = st.sampled_from(
@@ -115,7 +115,7 @@ def sound() -> bytes:
                         reasoning_tokens=2,
                     ),
                 )
-            history.chats.set_unsent(chat.id, "not yet")
+            history.chats.set_unsent(chat.id, "not yet", in_sight=True)
     return path.read_bytes()
 
 
@@ -145,9 +145,11 @@ def history_rows(changes: list[Change], pages: list[tuple[int, bytes]]) -> None:
 def use(history: History) -> None:
     """Everything that the window does with chats."""
     chats = attempt(history.chats.list) or []
+    attempt(history.chats.cut_off)
+    assert isinstance(attempt(lambda: history.chats.unsent(None)) or "", str)
     for chat in chats:
         str(chat.display_title).encode()
-        attempt(lambda chat=chat: history.chats.unsent(chat.id))
+        assert isinstance(attempt(lambda chat=chat: history.chats.unsent(chat.id)) or "", str)
         attempt(lambda chat=chat: export_markdown(history, chat.id))
         for message in attempt(lambda chat=chat: history.messages.path(chat.id)) or ():
             assert message.id in message.siblings

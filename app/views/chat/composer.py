@@ -20,7 +20,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QFrame, QPlainTextEdit, QWidget
 
-from app.attachments import LONG_PASTE, Attachment, compose, read_attachment
+from app.attachments import LONG_PASTE, Attachment, compose, read_attachment, split
 from app.theme import Theme
 from app.views.controls import RoundButton, TextButton
 from engine.errors import UserError
@@ -99,9 +99,10 @@ class Editor(QPlainTextEdit):
 
 
 class Composer(QWidget):
-    """Signals: sent(content), stopped, page(direction), failed(UserError), resized."""
+    """Signals: sent(content), changed (text or attachments), stopped, page(direction), failed(UserError), resized."""
 
     sent = Signal(str)
+    changed = Signal()
     stopped = Signal()
     page = Signal(int)
     failed = Signal(object)
@@ -122,6 +123,7 @@ class Composer(QWidget):
         self.editor.escaped.connect(self._escape)
         self.editor.focused.connect(self.update)
         self.editor.textChanged.connect(self._changed)
+        self.editor.textChanged.connect(self.changed)
         self.button.clicked.connect(self._press)
         self.setAcceptDrops(True)
         theme.changed.connect(self._restyle)
@@ -142,6 +144,17 @@ class Composer(QWidget):
     def content(self) -> str:
         """What sending would send."""
         return compose(self.text.strip(), self._attachments)
+
+    @property
+    def unsent(self) -> str:
+        """All that is in it, for `restore`."""
+        return compose(self.text, self._attachments)
+
+    def restore(self, unsent: str) -> None:
+        """Show what `unsent` was."""
+        attachments, text = split(unsent)
+        self._set_attachments(attachments)
+        self.set_text(text)
 
     def clear(self) -> None:
         self.editor.clear()
@@ -192,6 +205,7 @@ class Composer(QWidget):
             chip.show()
             self._chips.append(chip)
         self._changed()
+        self.changed.emit()
 
     def _remove(self, attachment: Attachment) -> None:
         self._set_attachments([a for a in self._attachments if a is not attachment])
