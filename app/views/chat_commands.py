@@ -59,6 +59,7 @@ class ChatCommands:
         chat.chats_changed.connect(chats.refresh)
         self._unsent = UnsentText(history, queue.later)
         page.composer.changed.connect(self._note_unsent)
+        page.composer.attach.connect(self.attach_files)
         chat.sending.connect(self._unsent.drop)
         chat.failed.connect(self._note_unsent)
 
@@ -174,6 +175,12 @@ class ChatCommands:
     def find_step(self, by: int) -> None:
         if self._page.transcript.messages:
             self._page.find_bar.step(by)
+
+    def attach_files(self) -> None:
+        """Choose text files to send with the next message."""
+        paths, _ = QFileDialog.getOpenFileNames(self._window, "Attach text files", str(Path.home()))
+        self._page.composer.attach_files([Path(path) for path in paths])
+        self._page.composer.editor.setFocus()
 
     def copy_chat(self) -> None:
         """The conversation in sight as Markdown, to the clipboard."""

@@ -158,6 +158,7 @@ class MainWindow(QMainWindow):
             "chat_settings": chats.show_settings,
             "copy_chat": chats.copy_chat,
             "focus_composer": page.composer.editor.setFocus,
+            "attach_files": self._on_page(chats.attach_files),
             "system_prompt": chats.edit_system_prompt,
             "stop": s.chat.stop,
             "regenerate": self.answers.regenerate_last,

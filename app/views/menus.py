@@ -48,6 +48,7 @@ MENUS: tuple[tuple[str, tuple[Command | None, ...]], ...] = (
             Command("search_chats", "Search all chats", "Ctrl+Shift+F"),
             SEPARATOR,
             Command("focus_composer", "Write a message", "Ctrl+L"),
+            Command("attach_files", "Attach files…", "Ctrl+Shift+A"),
             Command("chat_settings", "Chat settings…", "Ctrl+Shift+,"),
             Command("system_prompt", "System prompt…", "Ctrl+Shift+P"),
             SEPARATOR,

@@ -145,3 +145,23 @@ def test_a_message_is_taken_apart_as_it_was_put_together(text: str, parts: list[
     content = compose(text, attachments)
     if not text.startswith("<attachment"):
         assert split(content) == (attachments, text)
+
+
+def test_the_paper_clip_asks_for_files(composer: Composer) -> None:
+    asked: list[int] = []
+    composer.attach.connect(lambda: asked.append(1))
+    QTest.mouseClick(composer.attach_button, Qt.MouseButton.LeftButton)
+    assert asked == [1]
+    composer.set_text("wide " * 200)
+    assert not composer.attach_button.geometry().intersects(composer.editor.geometry())
+
+
+def test_enter_while_an_answer_comes_in_says_why_nothing_is_sent(composer: Composer, sent: list[str]) -> None:
+    waiting: list[int] = []
+    composer.waiting.connect(lambda: waiting.append(1))
+    composer.set_running(True)
+    QTest.keyClick(composer.editor, Qt.Key.Key_Return)
+    assert waiting == []
+    QTest.keyClicks(composer.editor, "next")
+    QTest.keyClick(composer.editor, Qt.Key.Key_Return)
+    assert (waiting, sent, composer.text) == ([1], [], "next")

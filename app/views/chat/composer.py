@@ -22,7 +22,7 @@ from PySide6.QtWidgets import QFrame, QPlainTextEdit, QWidget
 
 from app.attachments import LONG_PASTE, Attachment, compose, read_attachment, split
 from app.theme import Theme
-from app.views.controls import RoundButton, TextButton
+from app.views.controls import IconButton, RoundButton, TextButton
 from engine.errors import UserError
 
 MOST_LINES = 10
@@ -99,10 +99,13 @@ class Editor(QPlainTextEdit):
 
 
 class Composer(QWidget):
-    """Signals: sent(content), changed (text or attachments), stopped, page(direction), failed(UserError), resized."""
+    """Signals: sent(content), changed (text or attachments), attach (files are to be chosen), stopped, page(direction),
+    waiting (something was to be sent while an answer comes in), failed(UserError), resized."""
 
     sent = Signal(str)
     changed = Signal()
+    attach = Signal()
+    waiting = Signal()
     stopped = Signal()
     page = Signal(int)
     failed = Signal(object)
@@ -115,6 +118,7 @@ class Composer(QWidget):
         self._attachments: list[Attachment] = []
         self._chips: list[TextButton] = []
         self.editor = Editor(self)
+        self.attach_button = IconButton(theme, "attach", "Attach files…", self)
         self.button = RoundButton(theme, "send", "Send", self)
         self.editor.submitted.connect(self.send)
         self.editor.pasted.connect(self._pasted)
@@ -124,6 +128,7 @@ class Composer(QWidget):
         self.editor.focused.connect(self.update)
         self.editor.textChanged.connect(self._changed)
         self.editor.textChanged.connect(self.changed)
+        self.attach_button.clicked.connect(self.attach)
         self.button.clicked.connect(self._press)
         self.setAcceptDrops(True)
         theme.changed.connect(self._restyle)
@@ -168,7 +173,11 @@ class Composer(QWidget):
             self._changed()
 
     def send(self) -> None:
-        if not self._running and self.content.strip():
+        if not self.content.strip():
+            return
+        if self._running:
+            self.waiting.emit()
+        else:
             self.sent.emit(self.content)
 
     def _press(self) -> None:
@@ -250,7 +259,8 @@ class Composer(QWidget):
             x += width + 4
         top += 32 if self._chips else 0
         height = self._text_height()
-        self.editor.setGeometry(16, top + max(0, (32 - height) // 2), self.width() - 16 - 52, height)
+        self.editor.setGeometry(44, top + max(0, (32 - height) // 2), self.width() - 44 - 52, height)
+        self.attach_button.move(9, self.height() - 38)
         self.button.move(self.width() - 40, self.height() - 40)
 
     def resizeEvent(self, event: QResizeEvent) -> None:

@@ -23,6 +23,8 @@ from app.views.chat.welcome import Welcome
 from app.views.labels import Surface
 from app.views.toast import Toast
 
+WAITING = "The answer is still coming in. What you typed can be sent when it is done, or once you stop it."
+
 
 class ChatPage(Surface):
     """Signals: replay(answer id), report(answer id), settings, text_shown(title, text), failed(UserError)."""
@@ -74,6 +76,7 @@ class ChatPage(Surface):
         transcript.link.connect(self._open_link)
         composer.sent.connect(self._send)
         composer.stopped.connect(controller.stop)
+        composer.waiting.connect(lambda: self.toast.say(WAITING, seconds=6))
         composer.page.connect(self._page)
         composer.failed.connect(self.failed)
         composer.resized.connect(self.toast.reposition)
