@@ -54,7 +54,7 @@ QComboBox QAbstractItemView {{
 }}
 QAbstractSpinBox::up-button, QAbstractSpinBox::down-button {{ width: 0; border: none; }}
 QAbstractSpinBox QLineEdit {{ color: {text}; background: transparent; border: none; padding: 0 6px; }}
-QAbstractSpinBox {{ padding: 2px 8px; min-height: 22px; }}
+QAbstractSpinBox {{ padding: 2px 8px; min-height: 19px; }}
 QCheckBox {{ spacing: 8px; color: {text}; }}
 QRadioButton {{ spacing: 6px; color: {text}; }}
 QRadioButton::indicator {{

@@ -13,7 +13,7 @@ from app.controllers.chats import Entry
 from app.theme import GRID, Theme
 from app.views.chat_list import ENTRY, ChatDelegate, ChatListModel, Index, rows
 from app.views.controls import TextButton
-from app.views.labels import Hairline, Surface
+from app.views.labels import Hairline, Label, Surface
 
 SEARCH_DELAY_MS = 120
 
@@ -83,7 +83,11 @@ class Sidebar(Surface):
         layout.addLayout(top)
         middle = QVBoxLayout()
         middle.setContentsMargins(GRID - 2, 0, 2, 0)
-        middle.addWidget(self.list)
+        self.nothing = Label(theme, "No chat holds all of these words.", self, color="text_2", delta=-1, wrap=True)
+        self.nothing.setContentsMargins(GRID + 2, GRID, GRID, 0)
+        self.nothing.hide()
+        middle.addWidget(self.nothing)
+        middle.addWidget(self.list, 1)
         layout.addLayout(middle, 1)
         layout.addWidget(Hairline(theme, self))
         layout.addLayout(self.footer)
@@ -91,6 +95,7 @@ class Sidebar(Surface):
 
     def show_entries(self, entries: Sequence[Entry]) -> None:
         self.model.set_rows(rows(entries, time.time()))
+        self.nothing.setVisible(not entries and bool(self.search.text().strip()))
         self.select(self._current)
 
     def select(self, chat_id: int | None) -> None:

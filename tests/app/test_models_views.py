@@ -102,6 +102,15 @@ def test_the_page_is_reached_and_used_by_keyboard(gui: Gui) -> None:
     assert chosen == [(view.row.key, "pause")]  # pyright: ignore[reportOptionalMemberAccess]
 
 
+def test_escape_goes_back_to_the_chat(gui: Gui) -> None:
+    gui.manager.show_page()
+    for widget in (gui.manager.page.field, next(iter(filled(gui.manager.page).views.values())).more):
+        gui.manager.show_page()
+        widget.setFocus()
+        QTest.keyClick(widget, Qt.Key.Key_Escape)
+        assert gui.window.stack.currentWidget() is gui.window.page
+
+
 def test_rows_keep_their_widgets_and_the_focus(gui: Gui) -> None:
     page = filled(gui.manager.page)
     before = dict(page.views)

@@ -242,6 +242,41 @@ def test_the_sidebar_lists_searches_and_deletes_with_undo(gui: Gui, wait) -> Non
     assert not toast.isVisible()
 
 
+def test_a_search_without_a_hit_says_so(gui: Gui, wait) -> None:
+    type_and_send(gui, "one")
+    wait(lambda: not gui.services.queue.busy)
+    sidebar = gui.window.sidebar
+    assert not sidebar.nothing.isVisible()
+    sidebar.search.setText("zebra")
+    wait(sidebar.nothing.isVisible)
+    sidebar.search.clear()
+    wait(lambda: not sidebar.nothing.isVisible())
+    assert sidebar.model.rowCount() > 0
+
+
+def test_files_are_chosen_from_the_menu_too(gui: Gui, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "notes.txt").write_text("ink")
+    chosen = ([str(tmp_path / "notes.txt")], "")
+    monkeypatch.setattr("app.views.chat_commands.QFileDialog.getOpenFileNames", lambda *_: chosen)
+    gui.manager.show_page()
+    gui.window.menus.actions["attach_files"].trigger()
+    assert gui.window.stack.currentWidget() is gui.window.page
+    assert gui.window.page.composer.content == '<attachment name="notes.txt">\nink\n</attachment>\n\n'
+    gui.window.page.composer.attach_button.click()
+    assert gui.window.page.composer.content.count("notes.txt") == 2
+
+
+def test_typing_ahead_is_answered_in_words(gui: Gui, script: Script, wait) -> None:
+    script.rate = 5.0
+    type_and_send(gui, "one")
+    wait(lambda: gui.services.chat.running is not None)
+    type_and_send(gui, "two")
+    assert "can be sent when it is done" in gui.window.page.toast.accessibleName()
+    assert gui.window.page.composer.text == "two"
+    gui.services.chat.stop()
+    wait(lambda: not gui.services.queue.busy)
+
+
 def test_an_error_stands_in_its_message_with_a_button_that_cures_it(gui: Gui, script: Script, wait) -> None:
     script.failure = UserError("The context is full.", "Start a new chat.")
     type_and_send(gui, "one")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from PySide6.QtCore import QTimer, Signal
-from PySide6.QtGui import QResizeEvent
+from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtGui import QKeySequence, QResizeEvent, QShortcut
 from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QLineEdit, QVBoxLayout, QWidget
 
 from app.model_rows import CATALOG_NOTE, Row
@@ -81,6 +81,9 @@ class ModelsPage(Surface):
         top.addStretch(1)
         close = IconButton(theme, "close", "Back to the chat", self)
         close.clicked.connect(self.back)
+        leave = QShortcut(QKeySequence(Qt.Key.Key_Escape), self)
+        leave.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
+        leave.activated.connect(self.back)
         top.addWidget(close)
         self._column.addLayout(top)
         where = self._where = QHBoxLayout()

@@ -240,7 +240,7 @@ class PlanDialog(QDialog):
         self.error_button.hide()
         self.status.set_text(_status(plan))
         self.status.set_color("text")
-        self.target.set_text(f"To {plan.target}")
+        self.target.set_text(f"{'To' if plan.remaining else 'In'} {plan.target}")
         after = plan.free - plan.remaining
         self.space.show_parts([Part(plan.remaining, "accent_fill"), Part(plan.reserve, "track")], plan.free)
         text = f"{size(plan.free)} free on that volume, {size(max(0, after))} afterwards; "
