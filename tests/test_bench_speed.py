@@ -122,11 +122,12 @@ def test_our_own_contestants_write_the_same_text() -> None:
 def test_the_command_prints_tables_and_writes_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     prompts, report = tmp_path / "prompts.txt", tmp_path / "bench.json"
     prompts.write_text("hello there\n\nwhat is this\n")
-    line = ["bench", str(TINY), "-n", "6", "-r", "2", "--depths", "2", "--prompts", str(prompts), "--warm-up", "0"]
+    line = ["bench", str(TINY), "-n", "6", "-r", "2", "--depths", "2,9", "--prompts", str(prompts), "--warm-up", "0"]
     assert main([*line, "--random", "1.5", "--json", str(report)]) == 0
     out, err = capsys.readouterr()
     assert "random, T 1.5" in out
     assert "inkstand" in err
+    assert "--depths 9 is left out: the MTP head has 3 depths." in err
     found = json.loads(report.read_text())
     assert [case["name"] for case in found["cases"]] == ["hello there", "what is this", "random, T 1.5"]
     first = found["cases"][0]["contestants"]

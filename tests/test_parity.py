@@ -110,9 +110,11 @@ def test_prompts_are_taken_until_there_are_enough_tokens() -> None:
 @pytest.mark.parametrize("dtype", ["f32", "bf16"])
 def test_the_command(dtype: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     report = tmp_path / "parity.json"
-    line = ["parity", str(TINY), "--tokens", "20", "-n", "12", "--depths", "2", "--dtype", dtype]
+    line = ["parity", str(TINY), "--tokens", "20", "-n", "12", "--depths", "2,7", "--dtype", dtype]
     assert main([*line, "--json", str(report)]) == 0
-    assert "no difference" in capsys.readouterr().out
+    out, err = capsys.readouterr()
+    assert "no difference" in out
+    assert "--depths 7 is left out" in err
     found = json.loads(report.read_text())
     assert (found["dtype"], found["unexplained"], found["plain_tokens"] >= 20) == (dtype, 0, True)
     assert [mode["mode"] for mode in found["modes"]] == ["mtp 2", "auto"]

@@ -10,7 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.cli.arguments import Parser, Subparsers, add_checkpoint_options, integer, positive, real
-from engine.cli.bench_options import add_json, add_prompts, dtype_name, model_json, numbers, spelled, write_json
+from engine.cli.bench_options import (
+    add_json,
+    add_prompts,
+    dtype_name,
+    model_json,
+    numbers,
+    spelled,
+    usable_depths,
+    write_json,
+)
 from engine.cli.bench_reports import add_reports
 from engine.cli.bench_slice import add_slice
 from engine.cli.loading import checkpoint_directories, load_engine
@@ -119,8 +128,9 @@ def run_speed(args: argparse.Namespace) -> int:
     engine = load_engine(args, terminal)
     if engine.head is None:
         terminal.note(f"Plain decoding only: {engine.head_reason}")
+    depths = usable_depths(args.depths, engine, terminal)
     with _peer(args, engine, about.blas_threads, terminal) as peer:
-        contestants: list[Contestant] = [*own_contestants(engine, args.depths, schedules)]
+        contestants: list[Contestant] = [*own_contestants(engine, depths, schedules)]
         if peer is not None:
             contestants += peer_contestants(peer, args.peer_blocks, engine.config.eos_token_ids)
         todo = cases(engine, prompts, tokens, effort=args.effort, random=args.random)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.cli.arguments import UsageError
 from engine.cli.path_types import non_empty, output_file
+from engine.cli.terminal import Terminal
+from engine.wording import counted
 
 if TYPE_CHECKING:
     from engine.bench.prompts import Prompt
@@ -67,6 +69,17 @@ def numbers(accepted: str, low: int) -> Callable[[str], tuple[int, ...]]:
         return values
 
     return parse
+
+
+def usable_depths(asked: Sequence[int] | None, engine: Engine, terminal: Terminal) -> list[int]:
+    """The numbers of drafts to measure, all of the head's by default; those beyond are left out with a word."""
+    most = engine.head_depths
+    if asked is None:
+        return list(range(1, most + 1))
+    beyond = [str(k) for k in asked if k > most]
+    if beyond and most:
+        terminal.note(f"--depths {', '.join(beyond)} is left out: the MTP head has {counted(most, 'depth')}.")
+    return [k for k in asked if k <= most]
 
 
 def write_json(path: Path | None, report: Mapping[str, Any]) -> None:

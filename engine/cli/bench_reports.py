@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from engine.cli.arguments import Subparsers, add_checkpoint_options, positive
-from engine.cli.bench_options import add_json, add_prompts, dtype_name, model_json, numbers, write_json
+from engine.cli.bench_options import add_json, add_prompts, dtype_name, model_json, numbers, usable_depths, write_json
 from engine.cli.loading import load_engine
 from engine.cli.terminal import Terminal
 
@@ -153,7 +153,7 @@ def run_rounds(args: argparse.Namespace) -> int:
         from engine.bench.report_tables import rounds_table
         from engine.bench.rounds import measure_rounds
 
-        depths = [k for k in args.depths or range(1, engine.head_depths + 1) if k <= engine.head_depths]
+        depths = usable_depths(args.depths, engine, terminal)
         found = measure_rounds(engine, _cases(engine, args), depths, terminal.progress)
         return {"rounds": [times.to_json() for times in found]}, rounds_table(found)
 

@@ -7,7 +7,7 @@ import itertools
 from typing import TYPE_CHECKING
 
 from engine.cli.arguments import Subparsers, add_checkpoint_options, positive
-from engine.cli.bench_options import add_effort, add_json, model_json, numbers, prompts, write_json
+from engine.cli.bench_options import add_effort, add_json, model_json, numbers, prompts, usable_depths, write_json
 from engine.cli.loading import load_engine
 from engine.cli.terminal import Terminal
 from engine.errors import HeadError
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     engine = load_engine(args, terminal)
     if engine.head is None:
         raise HeadError(f"There is no MTP head to compare with: {engine.head_reason}", "Name one with --draft-model.")
-    depths = [k for k in args.depths or range(1, engine.head_depths + 1) if k <= engine.head_depths]
+    depths = usable_depths(args.depths, engine, terminal)
     todo = itertools.chain.from_iterable(cases(engine, [p], args.max_tokens, effort=args.effort) for p in asked)
     parity = compare(engine, todo, tokens=args.tokens, depths=depths, progress=terminal.progress)
     terminal.clear_progress()
