@@ -18,7 +18,7 @@ from engine.decode.drafter import Drafter
 from engine.decode.loop import Rollback
 from engine.decode.options import GenerationOptions
 from engine.decode.stateful import StatefulDrafter
-from tests.support import PROMPT, Run, cache_distance, prefilled, run, scripted, tiny_head
+from tests.support import PROMPT, Run, cache_distance, prefilled, run, scripted, tiny, tiny_head
 
 COUNT = 200
 
@@ -107,6 +107,14 @@ def test_an_unmet_near_tie_changes_nothing_and_is_counted(monkeypatch: pytest.Mo
     assert result.ids == plain().ids[: len(result.ids)]
     assert sum(step.near_ties for step in result.steps) >= len(result.ids) - len(PROMPT) - 1
     assert cache_distance(result.target, prefilled(result.ids[:-1])) < 1e-4
+
+
+def test_there_is_no_near_tie_where_rows_do_not_depend_on_their_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop_module, "tie_margin", lambda top, dtype: 1e9)
+    monkeypatch.setattr(tiny().backbone, "row_invariant", True)
+    result = run(60, drafter=scripted(plain().ids, 0.7), drafts=lambda step: 3)
+    assert result.ids == plain().ids[: len(result.ids)]
+    assert not any(step.near_ties for step in result.steps)
 
 
 @pytest.mark.parametrize("row", [0, 1, 2])

@@ -124,7 +124,7 @@ class DecodeLoop:
     def _decide(self, block: mx.array, draft: Draft, hidden: mx.array, verdict: Verdict) -> _Decision:
         accepted = to_int(verdict.accepted)
         chosen = to_ints(verdict.chosen)
-        if verdict.margins is None or verdict.tops is None:
+        if self.target.backbone.row_invariant or verdict.margins is None or verdict.tops is None:
             return _Decision(accepted, chosen[accepted], hidden, 0, as_judged=True)
         dtype, ties = self.target.backbone.dtype, 0
         for row, (margin, top) in enumerate(zip(to_floats(verdict.margins), to_floats(verdict.tops), strict=True)):

@@ -9,6 +9,7 @@ import mlx.core as mx
 from engine.cache import KVCache, LayerCache
 from engine.config import TextConfig
 from engine.model.blockwise import AT_ONCE_ROWS, attend_at_once, attend_in_blocks
+from engine.model.cuda.attention import RowAttention, takes
 from engine.model.params import Params, array, matrix, stacked
 from engine.model.relative_bias import RelativeBias
 from engine.model.short_conv import ShortConv
@@ -51,6 +52,14 @@ class Attention:
         self.kv_conv = ShortConv(mx.concatenate(convs))
         self.q_width, self.kv_width = self.heads * self.head_dim, self.kv_heads * self.head_dim
         self.bias = RelativeBias(array(params, f"{name}.rel_bias"), windowed=sliding)
+        dtype, group = self.q_norm.dtype, self.heads // self.kv_heads
+        own = takes(self.head_dim, dtype)
+        self._few_rows = RowAttention(self.head_dim, group, self.d_rel, self.bias, dtype) if own else None
+
+    @property
+    def row_invariant(self) -> bool:
+        """See `engine.model.linear.Dense.row_invariant`; keys after a row's own change nothing either."""
+        return self._few_rows is not None and self.qkvr_proj.row_invariant and self.o_proj.row_invariant
 
     def __call__(self, x: mx.array, cache: LayerCache) -> mx.array:
         """[1, L, H] -> [1, L, H]; keys and values join the cache."""
@@ -78,17 +87,21 @@ class Attention:
         q, kv, r = mx.split(self.qkvr_proj(x), [self.q_width, self.q_width + 2 * self.kv_width], axis=-1)
         kv, inputs = self.kv_conv.apply(kv, past)
         k, v = mx.split(kv, 2, axis=-1)
-        q = mx.fast.rms_norm(split(q, self.heads), self.q_norm, self.eps).swapaxes(1, 2)
+        q = mx.fast.rms_norm(split(q, self.heads), self.q_norm, self.eps)
         k = mx.fast.rms_norm(split(k, self.kv_heads), self.k_norm, self.eps).swapaxes(1, 2)
         if tau is not None:
-            q = (q * tau).astype(x.dtype)
-        v, r = split(v, self.kv_heads).swapaxes(1, 2), split(r, self.heads).swapaxes(1, 2)
+            q = (q * tau[:, None]).astype(x.dtype)
+        q, v, r = (y.swapaxes(1, 2) for y in (q, split(v, self.kv_heads), split(r, self.heads)))
         return Projected(q, k, v, r, inputs)
 
     def attend(self, rows: Projected, tau: mx.array | None, cache: KVCache) -> mx.array:
         """The heads' outputs [1, L, heads * D]; keys and values join the cache."""
         length, position = rows.q.shape[2], cache.offset
         view = cache.append(rows.k, rows.v)
+        if length <= AT_ONCE_ROWS and self._few_rows is not None:
+            q, r = rows.q.swapaxes(1, 2), rows.r.swapaxes(1, 2)
+            r = r if tau is None else (r * tau[:, None]).astype(r.dtype)
+            return self._few_rows(q, r, cache, view.first)
         attend = attend_at_once if length <= AT_ONCE_ROWS else attend_in_blocks
         # Both q and k are RMS-normed per head, hence 1/head_dim and not its square root.
         o = attend(rows.q, rows.r, view, position=position, bias=self.bias, tau=tau, scale=1.0 / self.head_dim)

@@ -23,6 +23,11 @@ class DecoderLayer:
         self.attn_conv = ShortConv(array(params, f"{name}.attn_conv"))
         self.mlp_conv = ShortConv(array(params, f"{name}.mlp_conv"))
 
+    @property
+    def row_invariant(self) -> bool:
+        """See `engine.model.linear.Dense.row_invariant`: norms, convolutions and sums over experts are as well."""
+        return self.attn.row_invariant and self.mlp.row_invariant
+
     def __call__(self, x: mx.array, cache: LayerCache) -> mx.array:
         """[1, L, H] -> [1, L, H]."""
         attended = self.attn(mx.fast.rms_norm(x, self.attn_norm, self.eps), cache)

@@ -10,16 +10,15 @@ from dataclasses import dataclass
 
 import mlx.core as mx
 
+from engine.model.cuda.compiler import TYPES, available
+from engine.model.cuda.products import MOST_ROWS, multiply, multiply_experts
 from engine.model.device import on_cuda
 
 _GATHER_SLICE = 64
 """Routes gathered at a time where no gather kernel takes the dtype (bounds the copied weights)."""
 
-_CUDA_TILED_FROM, _CUDA_TILE = 8, 16
-"""MLX 0.32 multiplies up to 7 rows with a packed matrix one by one on CUDA, which costs as much for each of them, and 8
-to 16 as one tile, which costs hardly more than one (LM head of 200,064 x 4,096 in 4 bits on an H200: 0.55 ms for one
-row, 3.3 for 7, 0.51 for 8). Taller tiles are kernels of their own that take 40 s to compile on first use; expanding the
-matrix first is twice as fast for 512 rows, and twice as slow for 24."""
+MOST_ROUTES = 128
+"""Routes that our kernel for packed experts takes on CUDA: eight for each of `MOST_ROWS` rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +50,16 @@ class Dense:
     def arrays(self) -> tuple[mx.array, ...]:
         return (self.weight,)
 
+    @property
+    def row_invariant(self) -> bool:
+        """Whether each of up to `MOST_ROWS` rows gives the bits that it gives alone: on CUDA, with our own kernels."""
+        plain = self.weight.ndim == 2 and self.weight.dtype in TYPES
+        return plain and self.weight.shape[-1] % 8 == 0 and available()
+
     def __call__(self, x: mx.array) -> mx.array:
         """[..., in] -> [..., out]."""
+        if _are_few(x) and x.dtype == self.weight.dtype and self.row_invariant:
+            return multiply(x, self.arrays)
         return x @ self.weight.swapaxes(-1, -2)
 
     def take(self, ids: mx.array, dtype: mx.Dtype) -> mx.array:
@@ -103,30 +110,23 @@ class Packed:
         parts = (self.weight, self.scales)
         return parts if self.biases is None else (*parts, self.biases)
 
-    def __call__(self, x: mx.array) -> mx.array:
-        if not on_cuda():
-            return self._multiply(x)
-        rows = x.shape[-2]
-        if rows > _CUDA_TILE:
-            return x @ self._expand(self.weight, self.scales, self.biases, x.dtype, exact=False).swapaxes(-1, -2)
-        if not self._cuda_pads_from <= rows < _CUDA_TILED_FROM:
-            return self._multiply(x)
-        spare = [(0, 0)] * (x.ndim - 2) + [(0, _CUDA_TILED_FROM - rows), (0, 0)]
-        return self._multiply(mx.pad(x, spare))[..., :rows, :]
+    @property
+    def row_invariant(self) -> bool:
+        """See `Dense.row_invariant`; in bfloat16."""
+        return self.quantization.mode == "affine" and self.scales.dtype in TYPES and available()
 
-    def _multiply(self, x: mx.array) -> mx.array:
+    def __call__(self, x: mx.array) -> mx.array:
         q = self.quantization
+        if on_cuda():
+            if not _are_few(x):
+                # Twice as fast for 512 rows as multiplying by the packed matrix is, half as fast for 24.
+                return x @ self._expand(self.weight, self.scales, self.biases, x.dtype, exact=False).swapaxes(-1, -2)
+            if self.row_invariant and x.dtype == mx.bfloat16:
+                return multiply(x, self.arrays, q.bits, q.group_size)
         y = mx.quantized_matmul(
             x, self.weight, self.scales, self.biases, transpose=True, group_size=q.group_size, bits=q.bits, mode=q.mode
         )
         return y.astype(x.dtype)
-
-    @property
-    def _cuda_pads_from(self) -> int:
-        """Rows from which the kernel for a tile of rows is faster than the one for single rows."""
-        if self.quantization.mode != "affine":
-            return _CUDA_TILED_FROM
-        return 2 if self.quantization.bits in (2, 4, 8) else 4
 
     def take(self, ids: mx.array, dtype: mx.Dtype) -> mx.array:
         biases = None if self.biases is None else self.biases[ids]
@@ -134,6 +134,8 @@ class Packed:
 
     def gather(self, x: mx.array, experts: mx.array) -> mx.array:
         q = self.quantization
+        if x.shape[0] <= MOST_ROUTES and x.dtype == mx.bfloat16 and self.row_invariant:
+            return multiply_experts(x[:, 0], self.arrays, experts, q.bits, q.group_size)[:, None]
         y = mx.gather_qmm(
             x,
             self.weight,
@@ -190,6 +192,11 @@ class Joined:
     def arrays(self) -> tuple[mx.array, ...]:
         return tuple(array for part in self.parts for array in part.arrays)
 
+    @property
+    def row_invariant(self) -> bool:
+        """See `Dense.row_invariant`."""
+        return all(part.row_invariant for part in self.parts)
+
     def __call__(self, x: mx.array) -> mx.array:
         """[..., in] -> [..., out]."""
         return mx.concatenate([part(x) for part in self.parts], axis=-1)
@@ -205,6 +212,10 @@ class Joined:
 Matrix = Dense | Packed
 Projection = Dense | Packed | Joined
 """What a layer multiplies its rows by."""
+
+
+def _are_few(x: mx.array) -> bool:
+    return x.size <= MOST_ROWS * x.shape[-1]
 
 
 def stack(parts: Sequence[Matrix]) -> Projection:

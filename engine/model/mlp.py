@@ -8,8 +8,9 @@ from typing import NamedTuple
 import mlx.core as mx
 
 from engine.config import TextConfig
+from engine.model.cuda.products import MOST_ROWS
 from engine.model.elementary import silu
-from engine.model.linear import Dense, Matrix, Projection
+from engine.model.linear import MOST_ROUTES, Dense, Matrix, Projection
 from engine.model.params import Params, array, matrix, stacked
 from engine.values import to_ints
 
@@ -26,6 +27,11 @@ class DenseMLP:
             matrix(params, f"{name}.down_proj"),
         )
         self.scale = array(params, f"{name}.global_scale")
+
+    @property
+    def row_invariant(self) -> bool:
+        """See `engine.model.linear.Dense.row_invariant`."""
+        return self.gate_up_proj.row_invariant and self.down_proj.row_invariant
 
     def __call__(self, x: mx.array, scale: mx.array | None = None) -> mx.array:
         """[1, L, H] -> [1, L, H]; `scale` is `self.scale` where a compiled function takes it as an input."""
@@ -44,6 +50,7 @@ class MoE:
     def __init__(self, config: TextConfig, params: Params, name: str) -> None:
         self.experts, self.top_k, self.shared = config.num_experts, config.experts_per_token, config.num_shared_experts
         self.router = array(params, f"{name}.router")
+        self._score = Dense(self.router)
         self.router_bias = array(params, f"{name}.router_bias")
         self.scale = array(params, f"{name}.router_scale") * config.route_scale
         self.bank = _bank(params, name)
@@ -59,9 +66,19 @@ class MoE:
             gate_up, down = stacked(params, f"{name}.shared.gate_up_proj"), matrix(params, f"{name}.shared.down_proj")
             self.shared_experts = SharedExperts(gate_up, down, self.shared)
 
+    @property
+    def row_invariant(self) -> bool:
+        """See `engine.model.linear.Dense.row_invariant`."""
+        routed, shared = self.routed_experts, self.shared_experts
+        # The kernel for plain experts multiplies route by route, each alike.
+        packed = [m for m in (routed.gate_up_proj, routed.down_proj) if not isinstance(m, Dense)]
+        matrices = [self._score, shared.gate_up_proj, shared.down_proj, *packed]
+        fits = not packed or self.top_k * MOST_ROWS <= MOST_ROUTES
+        return fits and all(matrix.row_invariant for matrix in matrices)
+
     def route(self, x: mx.array, scale: mx.array | None = None) -> tuple[mx.array, mx.array, mx.array]:
         """[R, H] -> expert ids [R, k], their weights [R, k], weights of the shared experts [R, S]; float32."""
-        logits = x.astype(mx.float32) @ self.router.T
+        logits = self._score(x.astype(mx.float32))
         routed = logits[:, : self.experts]
         choice = mx.sigmoid(routed) + self.router_bias
         ids = mx.argpartition(-choice, self.top_k - 1, axis=-1)[:, : self.top_k]
