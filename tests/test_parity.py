@@ -10,12 +10,15 @@ import pytest
 
 from engine.bench.contestants import Case
 from engine.bench.parity import (
+    LED_IN,
     Difference,
     ModeParity,
     Parity,
+    RowParity,
     Trace,
     TracedStep,
     compare,
+    compare_rows,
     deciding_row,
     first_difference,
     trace,
@@ -95,6 +98,33 @@ def test_either_gap_below_the_margin_explains(row_gap: float, block_gap: float, 
     assert ("near-tie" if explained else "UNEXPLAINED") in text.splitlines()[2]
 
 
+def test_rows_in_blocks_are_compared_with_rows_alone() -> None:
+    ids = [(7 * i) % 250 for i in range(LED_IN + 31)]
+    backbone = tiny().backbone
+    for found, rows in zip(compare_rows(backbone, ids, [1, 2, 5]), (1, 2, 5), strict=True):
+        assert (found.rows, found.compared) == (rows, 31)
+        assert found.logits < 1e-4
+        assert found.states < 1e-4
+    alone, *_ = compare_rows(backbone, ids, [1])
+    assert alone.equal
+
+
+def test_a_row_that_depends_on_its_block_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    backbone = tiny().backbone
+    logits = backbone.logits
+
+    def disturbed(hidden: mx.array) -> mx.array:
+        return logits(hidden) + (0.25 if hidden.shape[1] == 3 else 0.0)
+
+    monkeypatch.setattr(backbone, "logits", disturbed)
+    found = compare_rows(backbone, [5] * (LED_IN + 7), [3])[0]  # the last block is of one row
+    assert found.logits == pytest.approx(0.25, abs=1e-3)
+    assert not found.equal
+    lines = as_text(Parity(1, 24, (), (found, RowParity(2, 9, 0.0, 0.0))), 24).splitlines()
+    assert any("blocks of 3" in line and "differ by up to 0.25" in line for line in lines)
+    assert any("blocks of 2" in line and "bitwise equal" in line for line in lines)
+
+
 def test_prompts_are_taken_until_there_are_enough_tokens() -> None:
     case = Case("x", CASE.text, tuple(prompt_ids()), 10)
     parity = compare(tiny(), [case] * 5, tokens=15, depths=[1, 3], progress=lambda share, message: None)
@@ -118,6 +148,7 @@ def test_the_command(dtype: str, tmp_path: Path, capsys: pytest.CaptureFixture[s
     found = json.loads(report.read_text())
     assert (found["dtype"], found["unexplained"], found["plain_tokens"] >= 20) == (dtype, 0, True)
     assert [mode["mode"] for mode in found["modes"]] == ["mtp 2", "auto"]
+    assert [rows["rows"] for rows in found["rows_in_blocks"]] == [2, 3]
 
 
 def test_an_unexplained_difference_exits_with_1(monkeypatch: pytest.MonkeyPatch) -> None:

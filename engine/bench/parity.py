@@ -2,7 +2,8 @@
 
 Where kernels round by the number of rows, a row inside a verify block and the same row alone differ in the last bits.
 The decode loop takes decisions below `tie_margin` again from a forward of one row, so that texts should never differ;
-a difference is explained when one of the two forwards had its best two logits closer than that margin.
+a difference is explained when one of the two forwards had its best two logits closer than that margin. Where kernels
+are row-invariant (`Backbone.row_invariant`) there is nothing to decide again; `compare_rows` shows that they are.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ from engine.events import Failed, Finished, RoundDone
 from engine.model.backbone import Backbone
 from engine.session import Engine, GenerationOptions, Session
 from engine.values import to_floats
+
+LED_IN = 32
+"""Ids in front of rows that are compared: so many that no layer takes them for a few rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +83,28 @@ class ModeParity:
 
 
 @dataclass(frozen=True, slots=True)
+class RowParity:
+    """Rows of a text computed in blocks, against the same rows computed one by one."""
+
+    rows: int
+    """Per block."""
+    compared: int
+    logits: float
+    """The greatest difference of two logits."""
+    states: float
+    """The greatest difference in keys, values and inputs of convolutions that the rows left behind."""
+
+    @property
+    def equal(self) -> bool:
+        return self.logits == self.states == 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Parity:
     prompts: int
     plain_tokens: int
     modes: tuple[ModeParity, ...]
+    rows: tuple[RowParity, ...] = ()
 
     @property
     def differences(self) -> list[Difference]:
@@ -97,6 +119,7 @@ class Parity:
             "prompts": self.prompts,
             "plain_tokens": self.plain_tokens,
             "unexplained": len(self.unexplained),
+            "rows_in_blocks": [{**asdict(rows), "equal": rows.equal} for rows in self.rows],
             "modes": [
                 {
                     "mode": mode.mode,
@@ -136,6 +159,45 @@ def compare(engine: Engine, cases: Iterable[Case], *, tokens: int, depths: Seque
                 result.differences.append(difference)
         total += len(reference.token_ids)
     return Parity(prompts, total, tuple(modes.values()))
+
+
+def compare_rows(backbone: Backbone, ids: Sequence[int], blocks: Sequence[int]) -> tuple[RowParity, ...]:
+    """Process a text row by row and in blocks of several sizes, after the same prefill of its first `LED_IN` ids.
+
+    Args:
+        ids: more than `LED_IN`.
+        blocks: rows per block.
+    """
+
+    def run(rows: int) -> tuple[list[mx.array], list[mx.array]]:
+        target, logits = Target(backbone), list[mx.array]()
+        for _ in target.prefill(ids[:LED_IN], PREFILL_CHUNK, _ignore):
+            pass
+        for low in range(LED_IN, len(ids), rows):
+            found = target.logits(target.forward(mx.array(list(ids[low : low + rows]), mx.int32)))
+            mx.eval(found, target.cache.arrays)
+            logits += list(found)
+        states = [state for layer in target.cache.layers for state in layer.kv.rows() or ()]
+        convs = (conv for layer in target.cache.layers for conv in layer.convs)
+        return logits, states + [conv.state(conv.inputs.shape[-1]) for conv in convs if conv.inputs is not None]
+
+    alone = run(1)
+    found: list[RowParity] = []
+    for rows in blocks:
+        logits, states = (
+            max(to_floats(mx.stack([_distance(a, b) for a, b in zip(one, other, strict=True)])))
+            for one, other in zip(alone, run(rows), strict=True)
+        )
+        found.append(RowParity(rows, len(ids) - LED_IN, logits, states))
+    return tuple(found)
+
+
+def _distance(a: mx.array, b: mx.array) -> mx.array:
+    # Windowed caches may hold a different number of rows that nobody looks at any more.
+    common = min(a.shape[-2], b.shape[-2]) if a.ndim > 1 else None
+    if common is not None:
+        a, b = a[..., -common:, :], b[..., -common:, :]
+    return mx.max(mx.abs(a.astype(mx.float32) - b.astype(mx.float32)))
 
 
 def trace(session: Session, case: Case) -> Trace:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from engine.cli.arguments import Subparsers, add_checkpoint_options, positive
@@ -14,7 +15,11 @@ from engine.errors import HeadError
 from engine.wording import counted
 
 if TYPE_CHECKING:
-    from engine.bench.parity import Difference, Parity
+    from engine.bench.parity import Difference, Parity, RowParity
+
+
+_ROW_IDS = 600
+"""Ids of the text whose rows are computed one by one and in blocks: more than a window of the demo."""
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -23,7 +28,8 @@ def add_parser(subparsers: Subparsers) -> None:
         "parity",
         help="compare greedy text with and without the drafter, token by token",
         description="Generates greedily without and with the drafter and reports the first difference of each prompt, "
-        "with the gap of the two best logits in both forwards. Exits with 1 when a difference is no near-tie.",
+        "with the gap of the two best logits in both forwards. Exits with 1 when a difference is no near-tie. Also "
+        "computes the rows of a text one by one and in blocks, as drafts are verified, and compares what they give.",
     )
     parser.set_defaults(run=run, draft_kind="mtp")
     parser.add_argument("--tokens", type=positive, default=2000, metavar="N", help="tokens to compare (2000)")
@@ -49,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     """Compares and prints; 1 when a difference is not explained."""
     from engine.bench.contestants import cases
     from engine.bench.environment import environment
-    from engine.bench.parity import compare
+    from engine.bench.parity import compare, compare_rows
     from engine.bench.prompts import KINDS, SHORT, varied
 
     terminal = Terminal()
@@ -59,8 +65,12 @@ def run(args: argparse.Namespace) -> int:
     if engine.head is None:
         raise HeadError(f"There is no MTP head to compare with: {engine.head_reason}", "Name one with --draft-model.")
     depths = usable_depths(args.depths, engine, terminal)
+    text = itertools.cycle(token for prompt in asked for token in engine.tokenizer.encode(prompt.text))
+    terminal.progress(0.0, "rows in blocks")
+    rows = compare_rows(engine.backbone, list(itertools.islice(text, _ROW_IDS)), sorted({2, *(k + 1 for k in depths)}))
     todo = itertools.chain.from_iterable(cases(engine, [p], args.max_tokens, effort=args.effort) for p in asked)
     parity = compare(engine, todo, tokens=args.tokens, depths=depths, progress=terminal.progress)
+    parity = replace(parity, rows=rows)
     terminal.clear_progress()
     write_json(args.json, {"environment": about.to_json(), **model_json(engine), **parity.to_json()})
     for line in about.lines():
@@ -76,6 +86,7 @@ def as_text(parity: Parity, asked: int) -> str:
     rows = [[mode.mode, str(mode.tokens), str(mode.near_ties), str(len(mode.differences))] for mode in parity.modes]
     text = table(["", "tokens compared", "near-ties decided again", "differences"], rows)
     text += "".join(_explanation(difference) + "\n" for difference in parity.differences)
+    text += "".join(_row_line(rows) + "\n" for rows in parity.rows)
     fewer = "" if parity.plain_tokens >= asked else f"; the prompts gave no more, of {asked} asked for"
     compared = f"{counted(parity.plain_tokens, 'token')} of {counted(parity.prompts, 'prompt')}"
     return f"{text}{compared}{fewer}: {_verdict(parity)}\n"
@@ -95,3 +106,9 @@ def _explanation(d: Difference) -> str:
         f"{d.mode}, {d.prompt!r}, token {d.position}: {d.plain_token} plain, {d.token} drafted; "
         f"gap {d.row_gap:.3g} in one row, {d.block_gap:.3g} in the block, margin {d.margin:.3g}: {kind}"
     )
+
+
+def _row_line(rows: RowParity) -> str:
+    differing = f"logits differ by up to {rows.logits:.3g}, what is kept by up to {rows.states:.3g}"
+    found = "bitwise equal" if rows.equal else differing
+    return f"{counted(rows.compared, 'row')} in blocks of {rows.rows}, against each row alone: {found}"
