@@ -49,13 +49,13 @@ def judge(logits: mx.array, draft: Draft, sampler: Sampler) -> Verdict:
     """Float32 logits [k + 1, V] of the block [pending token, drafts] -> the verdict."""
     scores = sampler.scores(logits, draft.tokens)
     if sampler.greedy:
-        place = mx.argmax(scores, axis=-1)  # indices are uint32 throughout: CUDA compiles a kernel per type
-        best = place.astype(mx.int32)
-        top = mx.max(scores, axis=-1)
+        place = mx.argmax(scores, axis=-1, keepdims=True)  # uint32 throughout: CUDA compiles a kernel per index type
+        best = place.squeeze(1).astype(mx.int32)
+        top = mx.take_along_axis(scores, place, axis=-1)
         # Kernels round in proportion to the logit, whatever a penalty makes of it afterwards.
-        size = mx.maximum(mx.abs(top), mx.abs(mx.take_along_axis(logits, place[:, None], axis=-1)[:, 0]))
-        others = mx.where(mx.arange(scores.shape[-1])[None] == best[:, None], -mx.inf, scores)
-        return Verdict(standing(best[:-1] == draft.tokens), best, top - mx.max(others, axis=-1), size)
+        size = mx.maximum(mx.abs(top), mx.abs(mx.take_along_axis(logits, place, axis=-1)))
+        second = mx.max(mx.put_along_axis(scores, place, mx.array(-mx.inf), axis=-1), axis=-1, keepdims=True)
+        return Verdict(standing(best[:-1] == draft.tokens), best, (top - second).squeeze(1), size.squeeze(1))
     p = sampler.probabilities(scores)
     if draft.probabilities is None:
         # A drafter without a distribution proposes its token with certainty.

@@ -6,8 +6,8 @@ from math import e, log2
 
 import mlx.core as mx
 
-_MANY = 6000
-"""From so many values on, five operations with the fast exp cost less than one with MLX's own."""
+_MANY = 2500
+"""From so many values on, the operations around the fast exp cost less than MLX's own softmax."""
 
 
 def exp(x: mx.array, factor: float = 1.0) -> mx.array:
@@ -28,9 +28,9 @@ def silu(x: mx.array) -> mx.array:
     return x / (1.0 + exp(x, -1.0))
 
 
-def softmax(x: mx.array) -> mx.array:
-    """Over the last axis."""
+def softmax_product(x: mx.array, values: mx.array) -> mx.array:
+    """Softmax of [..., R, S] over the last axis, times [..., S, D] -> [..., R, D]."""
     if x.dtype != mx.float32 or mx.default_device() == mx.gpu or x.size < _MANY:
-        return mx.softmax(x, axis=-1)
+        return mx.softmax(x, axis=-1) @ values
     powers = exp(x - x.max(axis=-1, keepdims=True))
-    return powers / powers.sum(axis=-1, keepdims=True)
+    return (powers @ values) / powers.sum(axis=-1, keepdims=True)

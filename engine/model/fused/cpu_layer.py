@@ -13,7 +13,7 @@ import mlx.core as mx
 
 from engine.cache import ALIGN, ConvCache, KeyView, LayerCache
 from engine.model.attention import Attention
-from engine.model.elementary import silu, softmax
+from engine.model.elementary import silu, softmax_product
 from engine.model.fused.experts import FewRowMoE
 from engine.model.fused.norm import Norm
 from engine.model.fused.products import FEW_ROWS, few_rows
@@ -68,8 +68,8 @@ class FewRowAttention:
         grouped = (self.kv_heads, self.heads // self.kv_heads, length, view.keys.shape[2])
         queries = q.reshape(self.kv_heads, -1, self.head_dim)
         scores = (queries @ view.keys.squeeze(0).swapaxes(1, 2)).reshape(grouped)
-        weights = softmax(scores + self.bias(r.reshape(length * self.heads, -1), position, view, grouped))
-        out = weights.reshape(self.kv_heads, -1, grouped[-1]) @ view.values.squeeze(0)
+        scores = scores + self.bias(r.reshape(length * self.heads, -1), position, view, grouped)
+        out = softmax_product(scores.reshape(self.kv_heads, -1, grouped[-1]), view.values.squeeze(0))
         out = out.reshape(self.heads, length, self.head_dim).swapaxes(0, 1)
         return self.o(out.reshape(length, self.q_width))
 
