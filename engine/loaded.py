@@ -13,6 +13,7 @@ from engine.decode.warm_up import warm_up
 from engine.errors import HeadError
 from engine.model.backbone import Backbone
 from engine.model.device import on_cuda
+from engine.model.draft_head import Subset
 from engine.model.kernel_cache import keep_kernels
 from engine.model.mtp import MTPHead, Wiring
 from engine.model.params import lay_out
@@ -61,7 +62,8 @@ class Engine:
     @property
     def draft_vocabulary(self) -> int | None:
         """Token ids that drafts score; None where those are all, or there is no head."""
-        return None if self.head is None or self.head.reduced is None else self.head.reduced.size
+        scores = None if self.head is None else self.head.scores
+        return scores.size if isinstance(scores, Subset) else None
 
     def rewired(self, wiring: Wiring) -> Engine:
         """The same checkpoint with its head attached in another way."""
@@ -158,7 +160,10 @@ class Engine:
                 lay_out(loaded.params)
                 head = MTPHead(backbone, loaded.config, loaded.params)
                 ids, note = choose(draft_vocabulary, directory, tokenizer, config.text.unpadded_vocab_size)
-                head.reduce(ids)
+                if ids is None and draft_vocabulary == "auto":
+                    head.shorten()
+                else:
+                    head.reduce(ids)
                 notes = loaded.report.notes if note is None else (*loaded.report.notes, note)
                 reports.append(replace(loaded.report, notes=notes))
         else:

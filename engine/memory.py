@@ -24,6 +24,7 @@ from engine.decode.stateful import PRIME_ROWS
 from engine.decode.target import PREFILL_CHUNK
 from engine.errors import HeadError
 from engine.model.blockwise import KEY_BLOCK, QUERY_BLOCK
+from engine.model.draft_head import shortlist_bytes, suits
 from engine.weights.geometry import Size, target_size
 from engine.weights.head import HeadMissing, check_head_matches, find_head
 from engine.weights.keep import keeps_packed
@@ -73,6 +74,8 @@ class Footprint:
     weights: int
     head: int
     """Weights of the MTP head; 0 without one."""
+    shortlist: int
+    """What scores its drafts, beside the LM head."""
     depths: int
     layers: tuple[Layers, ...]
     draft_log: int
@@ -104,8 +107,13 @@ class Footprint:
         """What a prefill step needs for a moment, the last of `context` tokens."""
         return self.step + self.regrow_row * context
 
+    @property
+    def drafter(self) -> int:
+        """The MTP head and what scores its drafts."""
+        return self.head + self.shortlist
+
     def total(self, context: int) -> int:
-        return self.weights + self.head + self.cache(context) + self.working(context)
+        return self.weights + self.drafter + self.cache(context) + self.working(context)
 
 
 def footprint(
@@ -138,7 +146,10 @@ def footprint(
         except HeadError as error:
             problem = error.title
     weights, drafter = (_by_module(modules, activation, keep_quantized, rest) for modules in (backbone, head))
-    return _footprint(config.text, activation, weights=weights, head=drafter, blocks=blocks, problem=problem)
+    shortlist = rest is None and not keep_quantized
+    return _footprint(
+        config.text, activation, weights=weights, head=drafter, blocks=blocks, shortlist=shortlist, problem=problem
+    )
 
 
 def footprint_of_config(
@@ -167,7 +178,9 @@ def footprint_of_config(
 
     weights = by_tensor(backbone_targets(config.text))
     head = [] if mtp is None else by_tensor(head_targets(config.text, mtp))
-    return _footprint(config.text, activation, weights=weights, head=head, blocks=mtp.sliding if mtp else ())
+    sliding = mtp.sliding if mtp else ()
+    shortlist = rest is None and not keep_quantized
+    return _footprint(config.text, activation, weights=weights, head=head, blocks=sliding, shortlist=shortlist)
 
 
 def _by_module(
@@ -194,12 +207,22 @@ def _footprint(
     weights: Sequence[int],
     head: Sequence[int],
     blocks: Sequence[bool],
+    shortlist: bool,
     problem: str | None = None,
 ) -> Footprint:
+    """
+    Args:
+        weights, head: bytes of their modules.
+        blocks: kinds of the MTP blocks, True for sliding.
+        shortlist: drafts are scored by one where that pays.
+    """
+    vocabulary, hidden = text.unpadded_vocab_size, text.hidden_size
+    shortlist = shortlist and bool(blocks) and suits(vocabulary, hidden, dtype)
     layers = _layers(text, (*text.sliding, *blocks), dtype.size)
     return Footprint(
         weights=sum(weights),
         head=sum(head),
+        shortlist=shortlist_bytes(vocabulary, hidden) if shortlist else 0,
         depths=len(blocks),
         layers=layers,
         draft_log=len(blocks) * (PRIME_ROWS + ALIGN + PREFILL_CHUNK) * text.hidden_size * dtype.size,

@@ -19,7 +19,7 @@ from engine.decode.stateful import StatefulDrafter
 from engine.decode.target import Target
 from engine.errors import ConfigError, UserError
 from engine.loaded import Engine
-from engine.model.draft_head import DraftHead
+from engine.model.draft_head import Subset
 from engine.model.mtp import MTPHead, Wiring
 from engine.weights.recipe import quantize, setting
 from tests.support import PROMPT, TINY, TINY_VOCAB, run, tiny, tiny_head
@@ -61,7 +61,7 @@ def test_packed_rows_stay_packed() -> None:
     packed = quantize(weight, setting(8))
     x = mx.random.normal((1, 2, 64), key=mx.random.key(1))
     ids = [5, 127, 64]
-    head = DraftHead(packed, ids, 100 + 28)
+    head = Subset(packed, ids, 100 + 28)
     expected = np.array(packed(x))[..., sorted(ids)]
     np.testing.assert_allclose(np.array(head(x))[..., sorted(ids)], expected, rtol=1e-5, atol=1e-5)
     assert head.nbytes == packed.nbytes * 3 // 128
@@ -109,7 +109,7 @@ def test_samples_are_distributed_as_the_target(reduced: MTPHead) -> None:
 
 
 def test_rewiring_keeps_the_subset(reduced: MTPHead) -> None:
-    assert reduced.rewired(Wiring(readout="direct")).reduced is reduced.reduced
+    assert reduced.rewired(Wiring(readout="direct")).scores is reduced.scores
 
 
 def test_the_most_frequent_ids_come_first_after_control_tokens() -> None:
@@ -194,8 +194,8 @@ def test_the_command_learns_and_loading_uses_it(tmp_path: Path, capsys: pytest.C
     assert ranking is not None
     engine = Engine.load(TINY, draft_vocabulary=100)
     assert engine.head is not None
-    assert engine.head.reduced is not None
-    assert engine.head.reduced.size == 100
+    assert isinstance(engine.head.scores, Subset)
+    assert engine.head.scores.size == 100
     assert set(tiny().tokenizer.encode("hello world")) <= set(ranking.ids)
     assert main(["generate", "-m", str(TINY), "-p", "hello", "-n", "8", "--draft-vocabulary", "100", "--json"]) == 0
     shown = capsys.readouterr()

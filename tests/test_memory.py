@@ -94,7 +94,7 @@ def test_caches_hold_what_was_foreseen() -> None:
 def test_a_longer_context_needs_more_and_the_total_is_the_sum() -> None:
     seen = footprint(DEMO, DEMO)
     assert seen.total(2048) > seen.total(1024) > seen.weights + seen.head
-    parts = seen.weights + seen.head + seen.cache(1024) + seen.working(1024)
+    parts = seen.weights + seen.drafter + seen.cache(1024) + seen.working(1024)
     assert seen.total(1024) == parts
 
 

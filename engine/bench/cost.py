@@ -63,13 +63,21 @@ def draft_work(head: MTPHead, depth: int, rows: int, context: int) -> Works:
     block, backbone = head.blocks[depth], head.backbone
     works = _layer_work(block.layer.plain, rows, context, 0.0, backbone.dtype.size)
     _add(works, {PROJECTIONS: _product(block.input_proj, rows)})
-    _add(works, _readout_work(backbone, 1))
+    scoring = _product(backbone.lm_head, 1)
+    if head.scores is not None:
+        read, multiplied = head.scores.work
+        scoring = Work(read, 2.0 * multiplied)
+    _add(works, {HEAD: scoring, OTHER: _embedding_work(backbone, 1)})
     return works
 
 
 def _readout_work(backbone: Backbone, rows: int) -> Works:
+    return {HEAD: _product(backbone.lm_head, rows), OTHER: _embedding_work(backbone, rows)}
+
+
+def _embedding_work(backbone: Backbone, rows: int) -> Work:
     row = backbone.embedding.nbytes / backbone.embedding.shape[0]
-    return {HEAD: _product(backbone.lm_head, rows), OTHER: Work(rows * row + backbone.norm.nbytes)}
+    return Work(rows * row + backbone.norm.nbytes)
 
 
 def _layer_work(layer: DecoderLayer, rows: int, context: int, experts_in_use: float, itemsize: int) -> Works:

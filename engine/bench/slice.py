@@ -33,6 +33,7 @@ from engine.errors import UserError
 from engine.events import FinishReason
 from engine.memory import available_memory, footprint_of_config
 from engine.model.backbone import Backbone
+from engine.model.draft_head import Subset
 from engine.model.mtp import MTPHead
 from engine.model.params import nbytes
 from engine.weights.targets import backbone_targets, head_targets
@@ -279,7 +280,7 @@ def _heads(head: MTPHead, machine: Machine, repeats: int) -> tuple[tuple[int, Li
     found: list[tuple[int, Line]] = []
     for count in (everything, reduced):
         head.reduce(None if count == everything else range(count))
-        scored = backbone.lm_head if head.reduced is None else head.reduced.rows
+        scored = head.scores.rows if isinstance(head.scores, Subset) else backbone.lm_head
         work = Work(scored.nbytes, 2.0 * scored.shape[0] * scored.shape[1])
         taken = seconds(lambda: [mx.argmax(head.logits(row), axis=-1)], repeats)
         found.append((count, _line(f"{HEAD}, {count} token ids", work, machine, taken)))

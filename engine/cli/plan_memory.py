@@ -80,7 +80,7 @@ def as_json(
     result: dict[str, Any] = {
         "context": context,
         "weights": seen.weights,
-        "head": seen.head,
+        "head": seen.drafter,
         "depths": seen.depths,
         "head_problem": seen.head_problem,
         "cache": seen.cache(context),
@@ -103,7 +103,7 @@ def as_text(seen: Footprint, context: int, free: int | None, total: int | None, 
     rows = [
         ("Context", f"{context} tokens", f"of {seen.max_context}"),
         ("Weights", size(seen.weights), ""),
-        ("MTP head", size(seen.head) if seen.head else "–", counted(seen.depths, "depth") if seen.depths else ""),
+        ("MTP head", size(seen.drafter) if seen.head else "–", counted(seen.depths, "depth") if seen.depths else ""),
         ("Cache", size(seen.cache(context)), f"{size(seen.cache_per_token())} with every token"),
         ("Working memory", size(seen.working(context)), "for a moment; estimated"),
         ("Needed", size(needed), ""),

@@ -20,11 +20,12 @@ import mlx.core as mx
 from engine.cache import LayerCache
 from engine.config import MTPConfig
 from engine.model.backbone import Backbone
-from engine.model.draft_head import DraftHead
+from engine.model.draft_head import DraftScores, Shortlist, Subset, suits
 from engine.model.fused.choice import Layer
 from engine.model.fused.norm import Norm, fits
 from engine.model.fused.products import FEW_ROWS, any_rows
 from engine.model.layer import DecoderLayer, layer_cache
+from engine.model.linear import Dense
 from engine.model.params import Params, array, matrix
 
 
@@ -78,13 +79,19 @@ class MTPHead:
         self.backbone, self.wiring = backbone, wiring or Wiring()
         self.blocks = [MTPBlock(backbone, params, f"mtp.{j}", sliding) for j, sliding in enumerate(config.sliding)]
         self.chain_norm = array(params, "mtp.chain_norm") if "mtp.chain_norm" in params else None
-        self.reduced: DraftHead | None = None
+        self.scores: DraftScores | None = None
         """Scores drafts in place of the target's LM head."""
 
     def reduce(self, ids: Sequence[int] | None) -> None:
         """Score drafts for the token `ids` alone, see `engine.model.draft_head`; None scores all."""
         vocabulary = self.backbone.config.unpadded_vocab_size
-        self.reduced = None if ids is None else DraftHead(self.backbone.lm_head, ids, vocabulary)
+        self.scores = None if ids is None else Subset(self.backbone.lm_head, ids, vocabulary)
+
+    def shorten(self) -> None:
+        """Score drafts by a shortlist where that pays, see `engine.model.draft_head`."""
+        lm_head, vocabulary = self.backbone.lm_head, self.backbone.config.unpadded_vocab_size
+        if isinstance(lm_head, Dense) and suits(vocabulary, lm_head.shape[1], lm_head.weight.dtype):
+            self.scores = Shortlist(lm_head, vocabulary)
 
     @property
     def depths(self) -> int:
@@ -93,12 +100,12 @@ class MTPHead:
     def rewired(self, wiring: Wiring) -> MTPHead:
         """The same head with another wiring."""
         other = MTPHead.__new__(MTPHead)
-        other.backbone, other.wiring, other.blocks, other.chain_norm, other.reduced = (
+        other.backbone, other.wiring, other.blocks, other.chain_norm, other.scores = (
             self.backbone,
             wiring,
             self.blocks,
             self.chain_norm,
-            self.reduced,
+            self.scores,
         )
         return other
 
@@ -125,6 +132,6 @@ class MTPHead:
         """[1, L, H] -> float32 [1, L, unpadded vocabulary]; minus infinity for ids that drafts do not score."""
         if self.wiring.readout == "final_norm":
             out = self.backbone.final_norm(out)
-        if self.reduced is not None:
-            return self.reduced(out / self.backbone.config.mup_multiplier)
+        if self.scores is not None:
+            return self.scores(out / self.backbone.config.mup_multiplier)
         return self.backbone.project(out)

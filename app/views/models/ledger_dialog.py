@@ -166,7 +166,7 @@ class LedgerDialog(QDialog):
         seen, context = estimate.footprint, self.tokens
         values = {
             "weights": seen.weights,
-            "head": seen.head,
+            "head": seen.drafter,
             "cache": seen.cache(context),
             "working": seen.working(context),
         }
