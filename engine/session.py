@@ -241,7 +241,7 @@ class Session:
         yield status
 
         if self._policy is not None:
-            self._policy.begin()
+            self._policy.begin(options.temperature)
         if logits is None:
             self._prepare()
             start = self.target.position
