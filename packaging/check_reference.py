@@ -86,7 +86,7 @@ def main() -> int:
     parser.add_argument("shared", type=Path)
     shared: Path = parser.parse_args().shared
     cases = json.loads((shared / "golden" / "demo_reference.json").read_text())["cases"]
-    engine = Engine.load(shared / "demo_checkpoint", dtype="f32", draft_kind="mtp")
+    engine = Engine.load(shared / "demo_checkpoint", dtype="f32", draft_kind="mtp", draft_vocabulary="full")
     wrong = check_stateful(engine, cases) + check_chained(engine, cases)
     print("\n".join(wrong) if wrong else "all equal to the reference")
     return 1 if wrong else 0

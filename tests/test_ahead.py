@@ -99,8 +99,8 @@ def test_a_near_tie_that_was_decided_otherwise_drops_what_was_begun(monkeypatch:
     """The block says one token, a row of its own another: the draft begun after the first is not used."""
     reference = run(40)
 
-    def judged(logits: mx.array, draft: Draft, sampler: Sampler) -> Verdict:
-        verdict = judge(logits, draft, sampler)
+    def judged(logits: mx.array, draft: Draft, sampler: Sampler, *, margins: bool) -> Verdict:
+        verdict = judge(logits, draft, sampler, margins=margins)
         wrong = (verdict.chosen + 1) % TINY_VOCAB
         return replace(
             verdict, accepted=mx.zeros_like(verdict.accepted), chosen=wrong, margins=mx.zeros((logits.shape[0],))
@@ -128,9 +128,9 @@ def test_a_near_tie_that_was_decided_otherwise_drops_what_was_begun(monkeypatch:
 def test_an_answer_that_ends_inside_a_round_leaves_no_row_of_what_would_have_followed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def judged(logits: mx.array, draft: Draft, sampler: Sampler) -> Verdict:
+    def judged(logits: mx.array, draft: Draft, sampler: Sampler, *, margins: bool) -> Verdict:
         every = mx.array(draft.tokens.shape[0], mx.int32)
-        return replace(judge(logits, draft, sampler), accepted=every, margins=None)
+        return replace(judge(logits, draft, sampler, margins=margins), accepted=every, margins=None)
 
     monkeypatch.setattr("engine.decode.loop.judge", judged)
     drafter = StatefulDrafter(tiny_head())

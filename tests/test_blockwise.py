@@ -16,7 +16,7 @@ from engine.model import blockwise
 from engine.model.attention import log_scale
 from engine.model.backbone import Backbone
 from engine.model.blockwise import AT_ONCE_ROWS, attend_at_once, attend_in_blocks, near_start
-from engine.model.elementary import exp, silu
+from engine.model.elementary import exp, silu, softmax_product
 from engine.model.relative_bias import RelativeBias
 from engine.weights.load import load_model
 from tests.support import TINY
@@ -165,6 +165,18 @@ def test_silu_keeps_its_dtype_and_its_limits(dtype: mx.Dtype) -> None:
     assert y.dtype == dtype
     rtol = 1e-5 if dtype == mx.float32 else 0.02
     np.testing.assert_allclose(np.array(y.astype(mx.float32)), wide / (1 + np.exp(-wide)), rtol=rtol, atol=1e-30)
+
+
+@pytest.mark.parametrize("keys", [7, 300])
+def test_the_softmax_of_many_scores_is_that_of_few(keys: int) -> None:
+    """Both ways round the same; scores far apart and masked ones neither overflow nor count."""
+    x = 40.0 * mx.random.normal((2, 10, keys), key=mx.random.key(0))
+    x = mx.where(mx.arange(keys) % 5 == 4, -mx.inf, x)
+    values = mx.random.normal((2, keys, 16), key=mx.random.key(1))
+    wide = np.array(x, dtype=np.float64)
+    powers = np.exp(wide - wide.max(axis=-1, keepdims=True))
+    expected = powers / powers.sum(axis=-1, keepdims=True) @ np.array(values, dtype=np.float64)
+    np.testing.assert_allclose(np.array(softmax_product(x, values)), expected, rtol=1e-4, atol=1e-5)
 
 
 def test_the_tiny_geometry_has_far_keys() -> None:

@@ -25,9 +25,9 @@ class Verdict:
     chosen: mx.array
     """int32 [k + 1]: the token that follows if row i is the first whose draft fell (or the last row)."""
     margins: mx.array | None
-    """Greedy: float32 [k + 1], the best score minus the second best."""
+    """Greedy, where they were asked for: float32 [k + 1], the best score minus the second best."""
     tops: mx.array | None
-    """Greedy: float32 [k + 1], the magnitude of the best logit, before or after penalties."""
+    """With them: float32 [k + 1], the magnitude of the best logit, before or after penalties."""
 
     def following(self, drafts: mx.array) -> mx.array:
         """Int32 [k + 1]: the token that follows each row of the block, up to the last draft that stands."""
@@ -45,17 +45,24 @@ def standing(stands: mx.array) -> mx.array:
     return mx.sum(mx.cumprod(stands.astype(mx.int32), axis=0))
 
 
-def judge(logits: mx.array, draft: Draft, sampler: Sampler) -> Verdict:
-    """Float32 logits [k + 1, V] of the block [pending token, drafts] -> the verdict."""
+def judge(logits: mx.array, draft: Draft, sampler: Sampler, *, margins: bool = True) -> Verdict:
+    """Float32 logits [k + 1, V] of the block [pending token, drafts] -> the verdict.
+
+    Args:
+        margins: tell how close greedy decisions were.
+    """
     scores = sampler.scores(logits, draft.tokens)
     if sampler.greedy:
         place = mx.argmax(scores, axis=-1, keepdims=True)  # uint32 throughout: CUDA compiles a kernel per index type
         best = place.squeeze(1).astype(mx.int32)
+        accepted = standing(best[:-1] == draft.tokens)
+        if not margins:
+            return Verdict(accepted, best, None, None)
         top = mx.take_along_axis(scores, place, axis=-1)
         # Kernels round in proportion to the logit, whatever a penalty makes of it afterwards.
         size = mx.maximum(mx.abs(top), mx.abs(mx.take_along_axis(logits, place, axis=-1)))
         second = mx.max(mx.put_along_axis(scores, place, mx.array(-mx.inf), axis=-1), axis=-1, keepdims=True)
-        return Verdict(standing(best[:-1] == draft.tokens), best, (top - second).squeeze(1), size.squeeze(1))
+        return Verdict(accepted, best, (top - second).squeeze(1), size.squeeze(1))
     p = sampler.probabilities(scores)
     if draft.probabilities is None:
         # A drafter without a distribution proposes its token with certainty.
@@ -76,8 +83,8 @@ _TIE_ULPS = {mx.float32: 64.0, mx.bfloat16: 8.0}
 """What the number of rows may change in the margin of the two best logits, in units of epsilon times the best one.
 
 Measured, not proven. Float32: 10 was the most seen on the demo with OpenBLAS (blocks of 2 and 5 against single rows).
-Bfloat16: 7.95 was the most on an H200 (blocks of 2 to 9 rows, 140 positions, half of them below 0.6); the CPU's kernels
-show no difference at all.
+Bfloat16: 7.95 was the most with MLX's kernels on an H200 (blocks of 2 to 9 rows, 140 positions, half of them below
+0.6); the CPU's kernels, and our own for CUDA, show no difference at all.
 """
 
 _EPSILON = {mx.float32: 2.0**-23, mx.bfloat16: 2.0**-7}

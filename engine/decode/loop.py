@@ -38,8 +38,8 @@ class Step:
 class DecodeLoop:
     """Extends `target.ids` token by token or round by round.
 
-    Greedy rounds emit what plain steps would: every decision whose two best logits lie closer than the
-    rounding between kernels for one row and for several is taken again from a forward of that row alone.
+    Greedy rounds emit what plain steps would. Where kernels round by the number of rows, every decision whose
+    two best logits lie closer than that is taken again from a forward of its row alone.
 
     Args:
         drafter: None for plain decoding only.
@@ -104,7 +104,7 @@ class DecodeLoop:
         before = target.mark()
         block = mx.concatenate([mx.array(ids[-1:], mx.int32), draft.tokens])
         hidden = target.forward(block)
-        verdict = judge(target.logits(hidden), draft, self.sampler)
+        verdict = judge(target.logits(hidden), draft, self.sampler, margins=not target.backbone.row_invariant)
         mx.async_eval(verdict.arrays, draft.tokens, hidden, target.cache.arrays, self.drafter.arrays)
         # Penalties count tokens that the host has read, and a replay computes the rows again.
         more = more and self.rollback == "trim" and not self.sampler.options.penalised
@@ -124,7 +124,7 @@ class DecodeLoop:
     def _decide(self, block: mx.array, draft: Draft, hidden: mx.array, verdict: Verdict) -> _Decision:
         accepted = to_int(verdict.accepted)
         chosen = to_ints(verdict.chosen)
-        if self.target.backbone.row_invariant or verdict.margins is None or verdict.tops is None:
+        if verdict.margins is None or verdict.tops is None:
             return _Decision(accepted, chosen[accepted], hidden, 0, as_judged=True)
         dtype, ties = self.target.backbone.dtype, 0
         for row, (margin, top) in enumerate(zip(to_floats(verdict.margins), to_floats(verdict.tops), strict=True)):
