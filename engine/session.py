@@ -327,7 +327,7 @@ class Session:
         else:
             step = loop.plain(more=not most or (chosen is not None and chosen.plain_follows()))
         if self._policy is not None and step.finish is None:
-            self._policy.learn(step.drafted, step.accepted, step.seconds)
+            self._policy.learn(step.drafted, step.accepted, step.seconds, whole=step.forwards == 1)
         recorder.near_ties += step.near_ties
         if step.drafted:
             recorder.round(step.drafted, step.accepted, step.seconds)

@@ -60,6 +60,16 @@ def test_queueing_ahead_changes_no_token(options: GenerationOptions) -> None:
     assert results[0] == results[1]
 
 
+def test_a_step_tells_how_many_forwards_its_time_holds() -> None:
+    """Queued ahead, the first step starts two and the last none, so that neither is the cost of a step."""
+    loop = begun(GenerationOptions(), StatefulDrafter(tiny_head()))
+    steps = [loop.plain(more=more) for more in (True, True, True, False, False)]
+    assert [step.forwards for step in steps] == [2, 1, 1, 0, 1]
+    assert loop.round(2).forwards == 1
+    penalised = begun(GenerationOptions(repetition_penalty=1.3))
+    assert [penalised.plain(more=True).forwards for _ in range(2)] == [1, 1]
+
+
 @pytest.mark.parametrize(
     "options",
     [GenerationOptions(), GenerationOptions(temperature=1.0, seed=3), GenerationOptions(repetition_penalty=1.3)],

@@ -203,6 +203,17 @@ def test_what_an_answer_learnt_helps_the_next() -> None:
         assert (simulation.policy.choose(4) > 0) == drafting
 
 
+def test_the_time_of_a_step_whose_forward_was_queued_before_is_no_cost() -> None:
+    """Plain steps would seem to cost half of what they do, and drafts not to pay."""
+    policy = DepthPolicy(4)
+    policy.begin()
+    for step in range(400):
+        policy.choose(4)
+        drafts, queued = (0, step % 2 == 0) if step % 8 < 4 else (4, False)
+        policy.learn(drafts, drafts // 2, 0.001 if queued else 0.01 * COSTS["traffic"][drafts], whole=not queued)
+    assert policy.choose(4) > 0
+
+
 def test_the_limit_holds_and_leaves_nothing_below_one() -> None:
     simulation = Simulation(COSTS["traffic"], 3).read("code", 200)
     for limit in (4, 3, 2, 1):

@@ -31,12 +31,12 @@ LEAST_SPREAD = 0.02
 CARRIED = 3.0
 """Drafts that what an answer was like at its end counts for in the next."""
 
-BUDGET = 0.016
-"""Share of the time that probes may lose."""
+BUDGET, HOPEFUL = 0.016, 0.15
+"""Share of the time that probes may lose: at least the first, and so much of what drafts usually save."""
 DEAREST = 5.0
 """Plain steps that a step counts for at most, where the time is accounted for."""
 PLAIN_STEPS = 3
-"""Steps of a probe of plain steps. The first pays for the change, so its time does not count."""
+"""Steps of a probe of plain steps: the first starts two forwards and the last none, so that one is measured."""
 DEEPER_STEPS = 2
 """Rounds of a probe of more drafts than usual, of which the first pays for the change as well."""
 DRAFT_STEPS = 8
@@ -140,7 +140,7 @@ class DepthPolicy:
 
     A probe is a step taken to learn: plain ones while drafts run, drafts while plain steps run, a deeper round where
     a deeper draft might pay but was not seen lately. What a probe lost against the best known choice is a debt, and
-    none follows until `BUDGET` of the time has paid it off.
+    none follows until a share of the time, and of what drafts save, has paid it off.
 
     What it knows of costs holds for the session; what it knows of the text fades from answer to answer.
 
@@ -169,9 +169,13 @@ class DepthPolicy:
         self._text.acceptance.carry_over()
         self._before = self._probe = None
         # What one answer lost must not keep the next from trying, unless drafts never pay at this temperature.
-        costs, usual = self._costs.seconds, self._text.acceptance.tokens(usual=True)
-        if max(tokens / seconds for tokens, seconds in zip(usual, costs, strict=True)) > 1.0 / costs[0]:
+        if self._usual_saving() > 0:
             self._text.debt, self._text.patience = min(self._text.debt, 0.0), DRAFTS_AFTER
+
+    def _usual_saving(self) -> float:
+        """What the best number of drafts saves in texts like this one, as a share of plain steps."""
+        costs, usual = self._costs.seconds, self._text.acceptance.tokens(usual=True)
+        return max(tokens * costs[0] / seconds for tokens, seconds in zip(usual, costs, strict=True)) - 1.0
 
     def choose(self, limit: int) -> int:
         """Drafts of the next step, 0 for a plain one, at most `limit`."""
@@ -215,16 +219,21 @@ class DepthPolicy:
             return self._probe.drafts > 0
         return self._best > 0
 
-    def learn(self, drafted: int, accepted: int, seconds: float) -> None:
-        """A step was run: `accepted` of `drafted` drafts stood, and it took `seconds`."""
+    def learn(self, drafted: int, accepted: int, seconds: float, *, whole: bool = True) -> None:
+        """A step was run: `accepted` of `drafted` drafts stood, and it took `seconds`.
+
+        Args:
+            whole: that was the time of one forward, not of one more or less that was queued ahead.
+        """
         if drafted > self.most or seconds <= 0:
             return
         alike = self._before is not None and (self._before > 0) == (drafted > 0)
         self._steps += 1
         self._alike = self._alike + 1 if alike else 1
         self._text.acceptance.learn(drafted, accepted)
-        # Depths that were idle first read what they missed.
-        self._costs.learn(drafted, seconds, settled=alike and drafted <= (self._before or 0))
+        if whole:
+            # Depths that were idle first read what they missed.
+            self._costs.learn(drafted, seconds, settled=alike and drafted <= (self._before or 0))
         self._before = drafted
         self._settle_debt(drafted, accepted, seconds)
 
@@ -233,7 +242,8 @@ class DepthPolicy:
         # A hiccup of the machine is no reason to stop looking.
         paid = min(seconds, 2 * costs[drafted], DEAREST * costs[0])
         won = max(0.0, (accepted + 1) * costs[0] - paid) if drafted else 0.0
-        self._text.debt = max(self._text.debt - BUDGET * paid - WINNINGS * won, -CREDIT * costs[0])
+        budget = BUDGET if drafted else max(BUDGET, HOPEFUL * self._usual_saving())
+        self._text.debt = max(self._text.debt - budget * paid - WINNINGS * won, -CREDIT * costs[0])
         probe = self._probe
         if probe is None:
             return

@@ -33,6 +33,8 @@ class Step:
     near_ties: int
     seconds: float
     finish: FinishReason | None
+    forwards: int = 1
+    """Of the target, started in that time: plain steps that are queued ahead begin with two and end with none."""
 
 
 class DecodeLoop:
@@ -70,12 +72,14 @@ class DecodeLoop:
                 device need not wait for the host; `finish` or a round takes it back if it was not wanted.
         """
         began = time.perf_counter()
+        forwards = self._ahead is None
         now = self._ahead or self._launch(mx.array(self.target.ids[-1:], mx.int32))
         # Penalties count tokens that the host has read.
-        self._ahead = self._launch(now.token) if more and not self.sampler.options.penalised else None
+        more = more and not self.sampler.options.penalised
+        self._ahead = self._launch(now.token) if more else None
         kept, finish = self._emit([to_int(now.token)])
         self._observe(now.hidden)
-        return Step(kept, 0, 0, 0, time.perf_counter() - began, finish)
+        return Step(kept, 0, 0, 0, time.perf_counter() - began, finish, forwards + more)
 
     def finish(self) -> None:
         """Take back what was queued ahead; the caches then hold all of `target.ids` but the last."""
