@@ -49,6 +49,11 @@ class TestGreedy:
         assert verdict.tops.tolist() == [3.0, 5.0, 0.0]
         assert len(verdict.arrays) == 4
 
+    def test_without_margins_the_verdict_is_the_same(self) -> None:
+        verdict = judge(self.LOGITS, certain(1, 1), sampler(temperature=0.0), margins=False)
+        assert (verdict.accepted.item(), verdict.chosen.tolist()) == (1, [1, 0, 0])
+        assert (verdict.margins, verdict.tops) == (None, None)
+
     def test_a_penalty_counts_the_drafts_before_it(self) -> None:
         """The second row sees the first draft as said, and prefers another token by then."""
         logits = mx.array([[0.0, 3.0, 2.9, 0.0]] * 3)
