@@ -100,7 +100,8 @@ class Engine:
             draft_directory: where the MTP head lies, if not in `directory`.
             draft_kind: "none" leaves the head out, "auto" goes on without one that is missing, "mtp" insists.
             dtype, keep_quantized, quantize_rest: see `engine.weights.load.load_model`.
-            draft_vocabulary: token ids that drafts score, see `engine.decode.draft_vocabulary.choose`.
+            draft_vocabulary: token ids that drafts score, see `engine.decode.draft_vocabulary.choose`; with "auto" a
+                shortlist scores all of them where that pays, see `engine.model.draft_head`.
 
         Raises:
             UserError: anything that is wrong with the files; for `draft_kind` "mtp" also a missing head, and for

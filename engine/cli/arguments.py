@@ -128,7 +128,8 @@ def add_checkpoint_options(parser: argparse.ArgumentParser, *, positional: bool 
         type=draft_vocabulary,
         default="auto",
         metavar="N",
-        help="token ids that drafts score: a number, full, or auto (a part where the frequent ones are known)",
+        help="token ids that drafts score: a number, full, or auto (a part where the frequent ones are known and many; "
+        "on the CPU all of them roughly and the best exactly)",
     )
 
 

@@ -82,10 +82,6 @@ class Acceptance:
             if share.seen > CARRIED:
                 share.fade(CARRIED / share.seen)
 
-    def shares(self) -> list[float]:
-        """Entry i: the share of position i."""
-        return [share for share, _ in self._estimates()]
-
     def tokens(self, hope_from: int | None = None, *, usual: bool = False) -> list[float]:
         """Entry k: tokens that a round of k drafts emits in expectation.
 
