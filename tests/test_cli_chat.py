@@ -24,6 +24,7 @@ from engine.cli.terminal import Terminal
 from engine.decode.options import GenerationOptions
 from engine.errors import PromptError
 from engine.events import CancelFlag, Event, Notice, TextDelta
+from tests.processes import as_a_terminal_starts_it
 
 __all__ = ["fakes"]
 
@@ -268,12 +269,6 @@ sys.exit(main(["chat", "-m", "."]))
 """
 
 
-def _as_a_terminal_starts_it() -> None:
-    """Ctrl-C counts, also where the tests were started in the background, which ignores it."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-
-
 class Typist:
     """A chat in a pseudo-terminal of its own, driven by keys."""
 
@@ -286,7 +281,7 @@ class Typist:
             stderr=slave,
             env={**os.environ, "TERM": "xterm", "INKSTAND_OPENBLAS": "0"},
             start_new_session=True,
-            preexec_fn=_as_a_terminal_starts_it,  # noqa: PLW1509 (two system calls, no lock)
+            preexec_fn=as_a_terminal_starts_it,  # noqa: PLW1509 (two system calls, no lock)
         )
         os.close(slave)
         self._unread = b""

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from engine.cli.interrupt import cancel_on_interrupt
+from tests.processes import as_a_terminal_starts_it
 
 ENTRY = "from app.__main__ import main; sys.exit(main())"
 WHILE_IT_STARTS = f"""
@@ -45,14 +46,20 @@ sys.argv[1:] = ["--version"]
 
 @pytest.mark.parametrize("script", [WHILE_IT_STARTS, WHILE_MODULES_LOAD, AT_THE_EXIT])
 def test_an_interrupt_around_the_command_leaves_no_traceback(script: str) -> None:
-    done = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True, timeout=60)
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(
+        command, check=False, capture_output=True, text=True, timeout=60, preexec_fn=as_a_terminal_starts_it
+    )
     assert done.returncode == 130
     assert done.stderr == ""
 
 
 def test_a_command_that_is_told_to_ignore_interrupts_ignores_them() -> None:
     script = f"import signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN)\n{WHILE_MODULES_LOAD}"
-    done = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True, timeout=60)
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(
+        command, check=False, capture_output=True, text=True, timeout=60, preexec_fn=as_a_terminal_starts_it
+    )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("inkstand ")
 

@@ -122,11 +122,11 @@ def test_a_near_tie_that_the_block_got_wrong_is_set_right(monkeypatch: pytest.Mo
     """A block whose kernels moved a decision within the margin yields to the single row."""
     judge = loop_module.judge
 
-    def disturbed(logits: mx.array, draft: object, sampler: object) -> object:
+    def disturbed(logits: mx.array, draft: object, sampler: object, *, margins: bool) -> object:
         # The block picks the drafter's wrong token in row `row`, by a margin below the tie margin.
         wrong = draft.tokens[row]
         logits = logits.at[row, wrong].maximum(mx.max(logits[row]) + 1e-6)
-        return judge(logits, draft, sampler)
+        return judge(logits, draft, sampler, margins=margins)
 
     reference = plain().ids
     wrong_at = {len(PROMPT) + 1 + row}

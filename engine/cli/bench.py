@@ -137,6 +137,10 @@ def run_speed(args: argparse.Namespace) -> int:
         speed = measure(contestants, todo, repetitions=repetitions, warm_up=args.warm_up, progress=terminal.progress)
         versions = None if peer is None else peer.versions
     terminal.clear_progress()
+    for line in [*about.lines(), *([] if versions is None else [f"peer: {spelled(versions)}"])]:
+        terminal.note(line)
+    terminal.note(f"{engine.directory}, {dtype_name(engine)}, {tokens} tokens at most, medians of {repetitions}")
+    terminal.write(speed_tables(speed))
     write_json(
         args.json,
         {
@@ -147,10 +151,6 @@ def run_speed(args: argparse.Namespace) -> int:
             **speed.to_json(),
         },
     )
-    for line in [*about.lines(), *([] if versions is None else [f"peer: {spelled(versions)}"])]:
-        terminal.note(line)
-    terminal.note(f"{engine.directory}, {dtype_name(engine)}, {tokens} tokens at most, medians of {repetitions}")
-    terminal.write(speed_tables(speed))
     return 0
 
 

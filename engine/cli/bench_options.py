@@ -72,14 +72,14 @@ def numbers(accepted: str, low: int) -> Callable[[str], tuple[int, ...]]:
 
 
 def usable_depths(asked: Sequence[int] | None, engine: Engine, terminal: Terminal) -> list[int]:
-    """The numbers of drafts to measure, all of the head's by default; those beyond are left out with a word."""
+    """The numbers of drafts to measure, each once, all of the head's by default; those beyond are left out with a word."""
     most = engine.head_depths
     if asked is None:
         return list(range(1, most + 1))
     beyond = [str(k) for k in asked if k > most]
     if beyond and most:
         terminal.note(f"--depths {', '.join(beyond)} is left out: the MTP head has {counted(most, 'depth')}.")
-    return [k for k in asked if k <= most]
+    return [k for k in dict.fromkeys(asked) if k <= most]
 
 
 def write_json(path: Path | None, report: Mapping[str, Any]) -> None:

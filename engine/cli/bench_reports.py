@@ -167,11 +167,11 @@ def _report(args: argparse.Namespace, measure: Callable[[Engine, Terminal], Repo
     engine = load_engine(args, terminal)
     figures, text = measure(engine, terminal)
     terminal.clear_progress()
-    write_json(args.json, {"environment": about.to_json(), **model_json(engine), **figures})
     for line in about.lines():
         terminal.note(line)
     terminal.note(f"{engine.directory}, {dtype_name(engine)}")
     terminal.write(text)
+    write_json(args.json, {"environment": about.to_json(), **model_json(engine), **figures})
     return 0
 
 

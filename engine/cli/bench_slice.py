@@ -67,6 +67,11 @@ def run_slice(args: argparse.Namespace) -> int:
     times = measure_slice(made, machine, context=args.context, repeats=args.repetitions, progress=terminal.progress)
     terminal.clear_progress()
     text = config.text
+    for line in about.lines():
+        terminal.note(line)
+    packed = "" if args.bits is None else f", {args.bits}-bit"
+    terminal.note(f"{args.dtype}{packed}: {slice_heading(made)}")
+    terminal.write(slice_tables(times, _ACCEPTANCES))
     write_json(
         args.json,
         {
@@ -83,11 +88,6 @@ def run_slice(args: argparse.Namespace) -> int:
             **times.to_json(_ACCEPTANCES),
         },
     )
-    for line in about.lines():
-        terminal.note(line)
-    packed = "" if args.bits is None else f", {args.bits}-bit"
-    terminal.note(f"{args.dtype}{packed}: {slice_heading(made)}")
-    terminal.write(slice_tables(times, _ACCEPTANCES))
     return 0
 
 

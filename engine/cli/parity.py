@@ -72,10 +72,10 @@ def run(args: argparse.Namespace) -> int:
     parity = compare(engine, todo, tokens=args.tokens, depths=depths, progress=terminal.progress)
     parity = replace(parity, rows=rows)
     terminal.clear_progress()
-    write_json(args.json, {"environment": about.to_json(), **model_json(engine), **parity.to_json()})
     for line in about.lines():
         terminal.note(line)
     terminal.write(as_text(parity, args.tokens))
+    write_json(args.json, {"environment": about.to_json(), **model_json(engine), **parity.to_json()})
     return 1 if parity.unexplained else 0
 
 

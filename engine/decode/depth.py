@@ -1,8 +1,8 @@
 """How many drafts a round carries: each takes the number that promises most tokens per second.
 
 A round of k drafts emits 1 + p_1 + p_1 p_2 + ... + p_1 ... p_k tokens in expectation (Leviathan et al. 2023), p_i being
-the share of drafts i that stand given that the one before stands, and takes the seconds that rounds of k took lately.
-k = 0 is a plain step: one token, no draft. Both sides are measured while the answer runs, so nothing is tuned.
+the share of drafts i that stand given that the one before stands, and takes the seconds that `StepCosts` expects.
+k = 0 is a plain step: one token, no draft. Both sides are measured while the answer runs, so the user tunes nothing.
 
 What this costs: a choice changes how fast an answer comes, never its greedy text, and with sampling never its
 distribution. Which random draw meets which token does depend on the rounds, and these on the clock: with a seed, the
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from engine.decode.step_costs import StepCosts
 
 FIRST_SHARE = 0.6
-"""What a draft is taken for before any was seen: a new text starts with drafts."""
+"""What a draft is taken for before any was seen, so that drafts are tried."""
 FAST, SLOW = 6, 100
 """Rounds after which a draft that was seen counts half, for what the text is like now and for what it usually is."""
 PRIOR = 2.0

@@ -57,7 +57,9 @@ class StepCosts:
             return
         self._walk()
         if surprise > 0 and (first or not settled):
-            return  # a first use, or a change, was paid for as well: the cost is below
+            # A first use, or a change, was paid for as well: the cost is below.
+            self._seconds = self._expectations()
+            return
         parts = _parts(drafts)
         shared = self._covariances_with(parts)
         variance = _weighted(parts, shared) + NOISE**2

@@ -115,11 +115,6 @@ def arrays_of(value: Parameter) -> tuple[mx.array, ...]:
     return (value,) if isinstance(value, mx.array) else value.arrays
 
 
-def subset(params: Params, prefix: str) -> dict[str, Parameter]:
-    """The parameters under `prefix` (which ends in a dot), with the prefix taken off."""
-    return {name[len(prefix) :]: value for name, value in params.items() if name.startswith(prefix)}
-
-
 def nbytes(params: Params) -> int:
     """Bytes that the parameters hold."""
     return sum(value.nbytes for value in params.values())

@@ -15,6 +15,7 @@ from PySide6.QtCore import QEventLoop, QTimer
 from PySide6.QtWidgets import QApplication
 
 from app.interrupt import quit_on_interrupt
+from tests.processes import as_a_terminal_starts_it
 
 SECOND = """
 import signal, sys
@@ -25,12 +26,6 @@ with quit_on_interrupt(lambda: print("leaving", flush=True) or signal.raise_sign
     signal.raise_signal(signal.SIGINT)
     application.exec()
 """
-
-
-def _as_a_terminal_starts_it() -> None:
-    """Ctrl-C counts, also where the tests were started in the background, which ignores it."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 @pytest.mark.parametrize(
@@ -64,7 +59,7 @@ def test_the_second_interrupt_does_not_wait() -> None:
         capture_output=True,
         text=True,
         timeout=60,
-        preexec_fn=_as_a_terminal_starts_it,  # two system calls, no lock
+        preexec_fn=as_a_terminal_starts_it,  # two system calls, no lock
     )
     assert (done.returncode, done.stdout, done.stderr) == (130, "leaving\n", "")
 
@@ -77,7 +72,7 @@ def test_an_interrupt_closes_the_window_and_leaves_no_traceback(tmp_path: Path, 
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        preexec_fn=_as_a_terminal_starts_it,  # noqa: PLW1509 (two system calls, no lock)
+        preexec_fn=as_a_terminal_starts_it,  # noqa: PLW1509 (two system calls, no lock)
     )
     try:
         deadline = time.monotonic() + 60

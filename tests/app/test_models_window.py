@@ -442,7 +442,7 @@ def test_the_demo_is_measured_loaded_and_its_buffers_are_released(
         await window.until(ledger.go.isEnabled)
         assert ledger.estimate is not None
         seen = ledger.estimate.footprint
-        assert seen.weights + seen.head <= held <= seen.weights + seen.head + 2**20
+        assert seen.weights + seen.drafter <= held <= seen.weights + seen.drafter + 2**20
         ledger.close()
         models.unload()
         # The engine's thread drops the model first and MLX's cache after it.

@@ -19,6 +19,7 @@ from huggingface_hub import constants
 from engine.cli.main import main
 from engine.cli.units import duration, size
 from engine.hub.storage import lock_folder
+from tests.processes import as_a_terminal_starts_it
 
 ROOT = Path(__file__).parents[2]
 FILES = {p.name: p.read_bytes() for p in (ROOT / "tests" / "data" / "inkling-tiny").iterdir()}
@@ -296,7 +297,15 @@ def test_ctrl_c_pauses_and_the_same_command_continues(hub: FakeHub, tmp_path: Pa
     hub.fault = lambda request: Fault(rate=1e6)
     command = [sys.executable, "-m", "app", "download", "owner/private", "--json"]
     environ = {**os.environ, "HF_ENDPOINT": hub.endpoint, "HF_TOKEN": TOKEN, "INKSTAND_HOME": str(tmp_path)}
-    child = subprocess.Popen(command, cwd=ROOT, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    child = subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env=environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=as_a_terminal_starts_it,  # noqa: PLW1509
+    )
     while hub.sent("model.safetensors") < 1_000_000 and child.poll() is None:
         time.sleep(0.01)
     child.send_signal(signal.SIGINT)

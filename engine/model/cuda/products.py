@@ -3,8 +3,8 @@
 MLX has kernels for one row and leaves several to cuBLAS or to tiles, chosen by their number: the same row then rounds
 differently alone and within a block. Here a block of threads computes 16 outputs of all rows on tensor cores, one row
 being a column of eight that may stand empty. Each of its warps takes every fourth slab of the inputs in ascending
-order, and the warps' sums are added in theirs. Weights are read from memory once, for one row as for sixteen, and the
-LM head or a projection takes as long for nine rows as for one.
+order, and the warps' sums are added in theirs. Weights are read from memory once, for one row as for sixteen (experts
+once per route, the float32 router once per three rows), and the LM head takes as long for nine rows as for one.
 """
 
 from __future__ import annotations
