@@ -72,7 +72,7 @@ def numbers(accepted: str, low: int) -> Callable[[str], tuple[int, ...]]:
 
 
 def usable_depths(asked: Sequence[int] | None, engine: Engine, terminal: Terminal) -> list[int]:
-    """The numbers of drafts to measure, each once, all of the head's by default; those beyond are left out with a word."""
+    """The numbers of drafts to measure, each once; None: all of the head. Those beyond it are left out with a word."""
     most = engine.head_depths
     if asked is None:
         return list(range(1, most + 1))
