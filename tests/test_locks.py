@@ -6,12 +6,8 @@ import errno
 import fcntl
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -23,9 +19,9 @@ from engine.hub.library_settings import SettingsFile
 from engine.locks import FileLock, HeldError, Holder
 from engine.weights.convert import convert
 from engine.weights.recipe import Recipe, setting
+from tests.processes import holding
 from tests.support import TINY
 
-ROOT = Path(__file__).parents[1]
 _HOLDER = """
 import sys, time
 from pathlib import Path
@@ -34,20 +30,6 @@ with FileLock(Path(sys.argv[1])).acquire():
     print("holds", flush=True)
     time.sleep(60)
 """
-
-
-@contextmanager
-def holder(path: Path) -> Iterator[subprocess.Popen[str]]:
-    """A process that has a lock."""
-    process = subprocess.Popen([sys.executable, "-c", _HOLDER, str(path)], cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    with process.stdout:
-        assert process.stdout.readline() == "holds\n"
-        try:
-            yield process
-        finally:
-            process.kill()
-            process.wait()
 
 
 def held(path: Path) -> bool:
@@ -60,7 +42,7 @@ def held(path: Path) -> bool:
 
 def test_the_holder_is_named_and_a_killed_one_is_not_in_the_way(tmp_path: Path) -> None:
     path = tmp_path / "a.lock"
-    with holder(path) as process:
+    with holding(_HOLDER, path) as process:
         with pytest.raises(HeldError) as caught:
             FileLock(path).acquire()
         assert caught.value.holder.pid == process.pid
@@ -145,7 +127,7 @@ def test_what_stands_in_the_file_counts_for_nothing(text: str, tmp_path: Path) -
 
 def test_whoever_is_in_the_way_is_named_to_the_user(tmp_path: Path) -> None:
     recipe = Recipe(setting(8, 32), {})
-    with holder(tmp_path / ".copy.converting.lock") as process, pytest.raises(UserError) as caught:
+    with holding(_HOLDER, tmp_path / ".copy.converting.lock") as process, pytest.raises(UserError) as caught:
         convert(TINY, tmp_path / "copy", recipe)
     assert f"is being written by process {process.pid} of " in caught.value.title
     convert(TINY, tmp_path / "copy", recipe)
@@ -156,7 +138,10 @@ def test_whoever_is_in_the_way_is_named_to_the_user(tmp_path: Path) -> None:
         lock_download(tmp_path / "journals", tmp_path / "m")
     first.release()
     (lock,) = (tmp_path / "journals").glob("*.lock")
-    with holder(lock) as process, pytest.raises(BusyError, match=f"m is being downloaded by process {process.pid} of "):
+    with (
+        holding(_HOLDER, lock) as process,
+        pytest.raises(BusyError, match=f"m is being downloaded by process {process.pid} of "),
+    ):
         lock_download(tmp_path / "journals", tmp_path / "m")
 
 
@@ -164,7 +149,7 @@ def test_the_settings_of_the_library_are_waited_for(tmp_path: Path, monkeypatch:
     monkeypatch.setattr("engine.hub.library_settings._TURN_S", 0.2)
     file = SettingsFile(tmp_path / "library.json")
     with (
-        holder(tmp_path / "library.lock") as process,
+        holding(_HOLDER, tmp_path / "library.lock") as process,
         pytest.raises(BusyError, match=f"in use by process {process.pid} of "),
         file.change(),
     ):

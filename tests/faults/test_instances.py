@@ -10,8 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from disks import ReadOnly, SmallDisk
 from app.instance import LOCK, claim
 from engine.errors import UserError
 from engine.paths import user_paths
+from tests.processes import holding
 
 ROOT = Path(__file__).parents[2]
 _HOLDER = """
@@ -31,22 +31,6 @@ assert instance is not None
 print("holds", flush=True)
 time.sleep(60)
 """
-
-
-@contextmanager
-def holder(folder: Path) -> Iterator[subprocess.Popen[str]]:
-    """A process that has the folder and never answers."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", _HOLDER, str(folder)], cwd=ROOT, stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    with process.stdout:
-        assert process.stdout.readline() == "holds\n"
-        try:
-            yield process
-        finally:
-            process.kill()
-            process.wait()
 
 
 def held(folder: Path) -> bool:
@@ -77,7 +61,7 @@ def test_the_second_one_shows_the_window_of_the_first(tmp_path: Path, wait: Call
 
 
 def test_one_that_does_not_answer_is_named(tmp_path: Path) -> None:
-    with holder(tmp_path) as process:
+    with holding(_HOLDER, tmp_path) as process:
         began = time.monotonic()
         with pytest.raises(UserError) as caught:
             claim(tmp_path, answer_s=0.2)
@@ -89,7 +73,7 @@ def test_one_that_does_not_answer_is_named(tmp_path: Path) -> None:
 
 
 def test_a_killed_one_is_not_in_the_way(tmp_path: Path) -> None:
-    with holder(tmp_path) as process:
+    with holding(_HOLDER, tmp_path) as process:
         assert held(tmp_path)
         process.send_signal(signal.SIGKILL)
         process.wait()
@@ -118,7 +102,7 @@ def test_folders_of_their_own_do_not_meet(tmp_path: Path) -> None:
 def test_a_link_to_the_folder_is_the_folder(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "data")
-    with holder(tmp_path / "data"):
+    with holding(_HOLDER, tmp_path / "data"):
         assert held(tmp_path / "link")
 
 
@@ -129,14 +113,14 @@ TEXTS = ["", "{", "[]", '{"pid": "x"}', "\0" * 100, '{"pid": 1, "host": 2, "user
 def test_what_is_written_in_the_lock_counts_for_nothing(text: str, tmp_path: Path) -> None:
     (tmp_path / LOCK).write_text(text)
     assert not held(tmp_path)
-    with holder(tmp_path):
+    with holding(_HOLDER, tmp_path):
         (tmp_path / LOCK).write_text(text)
         with pytest.raises(UserError, match="already running"):
             claim(tmp_path, answer_s=0.05, leave_s=0.1)
 
 
 def test_one_of_another_user_on_another_machine_is_named(tmp_path: Path) -> None:
-    with holder(tmp_path):
+    with holding(_HOLDER, tmp_path):
         facts = {"pid": 4711, "host": "elsewhere", "user": "someone", "address": "/nowhere/at/all"}
         (tmp_path / LOCK).write_text(json.dumps(facts))
         with pytest.raises(UserError, match="process 4711 of someone on elsewhere"):
@@ -149,7 +133,7 @@ def test_the_lock_of_another_user_is_seen(public_folder: Path) -> None:
         "import os, sys; from pathlib import Path; from app.instance import claim; os.setuid(65534)\n"
         "try:\n    claim(Path(sys.argv[1]), answer_s=0.05, leave_s=0.1)\nexcept Exception as error:\n    print(error)\n"
     )
-    with holder(public_folder) as process:
+    with holding(_HOLDER, public_folder) as process:
         done = subprocess.run(
             [sys.executable, "-c", program, str(public_folder)], cwd=ROOT, capture_output=True, text=True, check=True
         )
@@ -250,7 +234,7 @@ def test_the_program_started_twice_and_after_a_kill(inkstand_home: Path) -> None
 
 @pytest.mark.slow
 def test_a_stopped_program_is_named_and_the_history_left_alone(inkstand_home: Path) -> None:
-    with holder(user_paths().data) as process:
+    with holding(_HOLDER, user_paths().data) as process:
         second = start()
         output, errors = second.communicate(timeout=60)
         assert second.returncode == 2

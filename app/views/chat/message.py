@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from typing import Protocol
 
 from PySide6.QtCore import QRectF, Qt, Signal
 from PySide6.QtGui import QFontMetrics, QPainter, QPaintEvent
@@ -25,16 +24,6 @@ FINISH_NOTES = {
     "context": ("The context is full, so the answer ends here.", "Start a new chat, or allow a longer context."),
     "length": ("The answer reached the most tokens that an answer may have.", "Raise the limit in the settings."),
 }
-
-
-class MessageView(Protocol):
-    """What the transcript asks of a message's widget."""
-
-    message: Message
-
-    def height_for(self, width: int) -> int: ...
-    def show_message(self, message: Message) -> None: ...
-    def restyle(self) -> None: ...
 
 
 def clock(moment: float) -> str:
