@@ -141,6 +141,21 @@ def test_another_kind_of_text_is_followed_within_20_steps(name: str, before: str
     assert mean(shares) > 0.87
 
 
+def test_samples_of_a_high_temperature_begin_with_few_drafts_and_more_are_tried_soon() -> None:
+    policy = DepthPolicy(4)
+    policy.begin(0.0)
+    for _ in range(20):
+        drafts = policy.choose(4)
+        policy.learn(drafts, drafts, COSTS["traffic"][drafts])
+    policy.begin(1.5)
+    widths: list[int] = []
+    for _ in range(12):
+        widths.append(policy.choose(4))
+        policy.learn(widths[-1], widths[-1], COSTS["traffic"][widths[-1]])
+    assert widths[0] <= 1
+    assert widths[-1] == 4
+
+
 def test_texts_that_take_turns_are_told_apart_by_what_they_usually_are() -> None:
     """A few drafts that fall in a text where most stand do not stop them for long."""
     policy = DepthPolicy(4)

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from engine.decode.step_costs import StepCosts
 
 FIRST_SHARE = 0.6
-"""What a draft is taken for before any was seen, so that drafts are tried."""
+"""What a draft of greedy text is taken for before any was seen, so that drafts are tried. At temperature T it is divided
+by 1 + T: samples meet each other less often."""
 FAST, SLOW = 6, 100
 """Rounds after which a draft that was seen counts half, for what the text is like now and for what it usually is."""
 PRIOR = 2.0
@@ -63,7 +64,8 @@ class Acceptance:
     share of the position before.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, temperature: float = 0.0) -> None:
+        self._first = FIRST_SHARE / (1.0 + temperature)
         self._fast, self._slow = ([_Share() for _ in range(most)] for _ in range(2))
 
     def learn(self, drafted: int, accepted: int) -> None:
@@ -98,7 +100,7 @@ class Acceptance:
     def _estimates(self, *, usual: bool = False) -> list[tuple[float, float]]:
         """Shares and their standard errors, by position."""
         result: list[tuple[float, float]] = []
-        before = FIRST_SHARE
+        before = self._first
         for fast, slow in zip(self._fast, self._slow, strict=True):
             share = slow.drawn_to(before, PRIOR)
             before = share if usual else fast.drawn_to(share, TRUST / (1.0 + fast.surprise(share)))
@@ -161,7 +163,8 @@ class DepthPolicy:
 
     def begin(self, temperature: float = 0.0) -> None:
         """Another answer starts, sampled at `temperature`, on which acceptance depends more than on anything else."""
-        self._text = self._texts.setdefault(round(temperature, 1), _Text(Acceptance(self.most)))
+        known = _Text(Acceptance(self.most, temperature))
+        self._text = self._texts.setdefault(round(temperature, 1), known)
         self._text.acceptance.carry_over()
         self._before = self._probe = None
         # What one answer lost must not keep the next from trying, unless drafts never pay at this temperature.
