@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from engine.decode.step_costs import StepCosts
 
 FIRST_SHARE = 0.6
-"""What a draft of greedy text is taken for before any was seen, so that drafts are tried. At temperature T it is divided
-by 1 + T: samples meet each other less often."""
+"""What a draft of greedy text is taken for before any was seen, so that drafts are tried. At temperature T it is
+divided by 1 + T: samples meet each other less often."""
 FAST, SLOW = 6, 100
 """Rounds after which a draft that was seen counts half, for what the text is like now and for what it usually is."""
 PRIOR = 2.0
