@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from hub.fake_hub import FakeHub
+import pytest
+from hub.fake_hub import FakeHub, reach_plainly
 from PySide6.QtCore import QEvent
 from PySide6.QtWidgets import QApplication
 
@@ -33,6 +34,18 @@ SETTINGS = TransferSettings(
 )
 RETRY = RetryPolicy(first=0.02, ceiling=0.1)
 Scenario = Callable[["HubWindow"], Awaitable[None]]
+_TINY = Path(__file__).parents[1] / "data" / "inkling-tiny"
+FILES = {path.name: path.read_bytes() for path in _TINY.iterdir()}
+"""Those of the tiny checkpoint."""
+
+
+@contextmanager
+def tiny_hub(monkeypatch: pytest.MonkeyPatch, repo: str) -> Iterator[FakeHub]:
+    """A hub with the tiny checkpoint, reached past proxies."""
+    reach_plainly(monkeypatch)
+    with FakeHub() as hub:
+        hub.push(repo, FILES)
+        yield hub
 
 
 @contextmanager

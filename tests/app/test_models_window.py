@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hub.fake_hub import FakeHub, Fault, reach_plainly
-from hub_window import HubWindow, Scenario, run_window, window_loop
+from hub.fake_hub import FakeHub, Fault
+from hub_window import FILES, HubWindow, Scenario, run_window, tiny_hub, window_loop
 from PySide6.QtCore import QUrl
 from PySide6.QtWidgets import QApplication, QPushButton
 
@@ -21,17 +21,13 @@ from app.views.models.plan_dialog import PlanDialog
 from engine.hub.storage import verify_model
 from engine.paths import demo_checkpoint, user_paths
 
-TINY = Path(__file__).parents[1] / "data" / "inkling-tiny"
-FILES = {path.name: path.read_bytes() for path in TINY.iterdir()}
 REPO = "owner/inkling-tiny"
 Play = Callable[[Scenario], None]
 
 
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
-    reach_plainly(monkeypatch)
-    with FakeHub() as hub:
-        hub.push(REPO, FILES)
+    with tiny_hub(monkeypatch, REPO) as hub:
         yield hub
 
 

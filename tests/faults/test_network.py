@@ -9,9 +9,9 @@ from pathlib import Path
 
 import hub_window
 import pytest
-from hub.fake_hub import FakeHub, Fault, Request, reach_plainly
+from hub.fake_hub import FakeHub, Fault, Request
 from hub_desk import REPO, Desk
-from hub_window import HubWindow, Scenario, run_window, window_loop
+from hub_window import FILES, HubWindow, Scenario, run_window, tiny_hub, window_loop
 from PySide6.QtWidgets import QApplication
 
 from app.scripted import Script, scripted_loader
@@ -24,8 +24,6 @@ from engine.hub.plan import PlanRequest
 from engine.hub.retry import RetryPolicy
 from engine.installed import open_library
 
-TINY = Path(__file__).parents[1] / "data" / "inkling-tiny"
-FILES = {path.name: path.read_bytes() for path in TINY.iterdir()}
 SHORT = RetryPolicy(first=0.02, ceiling=0.1, give_up_after=0.5, metadata_give_up_after=0.3)
 PATIENT = RetryPolicy(first=0.02, ceiling=0.1)
 Play = Callable[[Scenario], None]
@@ -33,9 +31,7 @@ Play = Callable[[Scenario], None]
 
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
-    reach_plainly(monkeypatch)
-    with FakeHub() as hub:
-        hub.push(REPO, FILES)
+    with tiny_hub(monkeypatch, REPO) as hub:
         hub.slice = 1 << 14
         yield hub
 
