@@ -89,11 +89,12 @@ class FileLock:
                     raise HeldError(self.path, holder) from error
                 time.sleep(_POLL_S)
                 continue
-            if _is_at(file, self.path):
+            if _is_at(file, self.path) and (_writable(file) or not _removed(self.path)):
                 self._file, self._taken = file, True
                 self.describe()
                 return self
-            # Whoever had it removed the file meanwhile: locked is now what nobody else will find.
+            # Locked is what nobody else will find: whoever had it removed the file meanwhile, or it was another
+            # user's, who has gone, and is replaced by one that can say who has the lock now.
             os.close(file)
 
     @property
@@ -144,6 +145,18 @@ def _open(path: Path) -> int:
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
 
+def _writable(file: int) -> bool:
+    return fcntl.fcntl(file, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDWR
+
+
+def _removed(path: Path) -> bool:
+    try:
+        path.unlink()
+    except OSError:
+        return False
+    return True
+
+
 def _is_at(file: int, path: Path) -> bool:
     try:
         return os.path.samestat(os.fstat(file), path.stat())
@@ -154,9 +167,23 @@ def _is_at(file: int, path: Path) -> bool:
 def _read(file: int) -> Holder:
     try:
         raw = json.loads(os.pread(file, 4096, 0))
-        return Holder(int(raw["pid"]), str(raw["host"]), str(raw["user"]), str(raw["address"]))
+        holder = Holder(int(raw["pid"]), str(raw["host"]), str(raw["user"]), str(raw["address"]))
     except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return Holder()
+    return Holder() if _has_ended(holder) else holder
+
+
+def _has_ended(holder: Holder) -> bool:
+    """Whether what stands in the file is left from an earlier holder: the one there is could not write into it."""
+    if holder.host != socket.gethostname():
+        return False  # another machine's processes cannot be asked for
+    try:
+        os.kill(holder.pid, 0)  # signal 0 only asks
+    except (ProcessLookupError, OverflowError):
+        return True
+    except PermissionError:  # another user's
+        pass
+    return holder.pid <= 0
 
 
 def _user() -> str:

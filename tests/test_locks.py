@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import json
 import os
 import signal
+import socket
 import threading
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -123,6 +126,60 @@ def test_what_stands_in_the_file_counts_for_nothing(text: str, tmp_path: Path) -
             FileLock(path).acquire()
         assert caught.value.holder == Holder()
         assert caught.value.holder.name == "another process"
+
+
+_SILENT_HOLDER = """
+import fcntl, sys, time
+file = open(sys.argv[1])
+fcntl.flock(file, fcntl.LOCK_EX)
+print("holds", flush=True)
+time.sleep(60)
+"""
+"""Has the lock on a file that it may read only, and so names nobody there."""
+
+
+@pytest.mark.parametrize("left", ["ended", "nobody", "elsewhere", "alive"])
+def test_a_holder_that_has_ended_is_not_named(left: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.lock"
+    with holding(_HOLDER, path) as process:
+        pass
+    host = "elsewhere" if left == "elsewhere" else socket.gethostname()
+    pid = {"nobody": -1, "alive": os.getpid()}.get(left, process.pid)
+    named = Holder(pid, host, "root", "/run/window")
+    path.write_text(json.dumps(asdict(named)))
+    with holding(_SILENT_HOLDER, path), pytest.raises(HeldError) as caught:
+        FileLock(path).acquire()
+    assert caught.value.holder == (named if left in ("elsewhere", "alive") else Holder())
+
+
+def test_a_file_of_another_user_is_replaced_and_names_the_new_holder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.lock"
+    path.write_text(json.dumps(asdict(Holder(1, socket.gethostname(), "root"))))
+    path.chmod(0o444)
+    opened = os.open
+
+    def checked(name: str | Path, flags: int, mode: int = 0o777) -> int:
+        # As for anybody but root, who may write what nobody may.
+        if Path(name) == path and path.exists() and not path.stat().st_mode & 0o200 and flags & os.O_RDWR:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return opened(name, flags, mode)
+
+    monkeypatch.setattr(os, "open", checked)
+    with FileLock(path).acquire() as first:
+        assert first.held
+        with pytest.raises(HeldError) as caught:
+            FileLock(path).acquire()
+        assert caught.value.holder.pid == os.getpid()
+    assert not held(path)
+
+    # Where it cannot be replaced, it still locks.
+    path.chmod(0o444)
+    monkeypatch.setattr(Path, "unlink", lambda self, **_: (_ for _ in ()).throw(PermissionError(errno.EPERM, "no")))
+    with FileLock(path).acquire() as second:
+        assert second.held
+        assert held(path)
 
 
 def test_whoever_is_in_the_way_is_named_to_the_user(tmp_path: Path) -> None:
