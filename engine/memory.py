@@ -146,9 +146,15 @@ def footprint(
         except HeadError as error:
             problem = error.title
     weights, drafter = (_by_module(modules, activation, keep_quantized, rest) for modules in (backbone, head))
-    shortlist = rest is None and not keep_quantized
     return _footprint(
-        config.text, activation, weights=weights, head=drafter, blocks=blocks, shortlist=shortlist, problem=problem
+        config.text,
+        activation,
+        keep_quantized,
+        rest,
+        weights=weights,
+        head=drafter,
+        blocks=blocks,
+        problem=problem,
     )
 
 
@@ -179,8 +185,7 @@ def footprint_of_config(
     weights = by_tensor(backbone_targets(config.text))
     head = [] if mtp is None else by_tensor(head_targets(config.text, mtp))
     sliding = mtp.sliding if mtp else ()
-    shortlist = rest is None and not keep_quantized
-    return _footprint(config.text, activation, weights=weights, head=head, blocks=sliding, shortlist=shortlist)
+    return _footprint(config.text, activation, keep_quantized, rest, weights=weights, head=head, blocks=sliding)
 
 
 def _by_module(
@@ -203,21 +208,22 @@ def _by_tensor(targets: Mapping[str, Target], size: Size) -> list[int]:
 def _footprint(
     text: TextConfig,
     dtype: mx.Dtype,
+    keep_quantized: bool | None,
+    rest: Recipe | None,
     *,
     weights: Sequence[int],
     head: Sequence[int],
     blocks: Sequence[bool],
-    shortlist: bool,
     problem: str | None = None,
 ) -> Footprint:
     """
     Args:
         weights, head: bytes of their modules.
         blocks: kinds of the MTP blocks, True for sliding.
-        shortlist: drafts are scored by one where that pays.
     """
     vocabulary, hidden = text.unpadded_vocab_size, text.hidden_size
-    shortlist = shortlist and bool(blocks) and suits(vocabulary, hidden, dtype)
+    # A packed LM head is read fast enough as it is.
+    shortlist = bool(blocks) and rest is None and not keep_quantized and suits(vocabulary, hidden, dtype)
     layers = _layers(text, (*text.sliding, *blocks), dtype.size)
     return Footprint(
         weights=sum(weights),
