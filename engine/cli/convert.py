@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from engine.cli.arguments import Subparsers, UsageError
 from engine.cli.loading import named_checkpoint
-from engine.cli.path_types import folder, path
+from engine.cli.path_types import output_folder, path
 from engine.cli.terminal import Terminal
 from engine.errors import UserError
 from engine.wording import size
@@ -32,7 +32,7 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument(
         "source", type=path, metavar="SRC", help="checkpoint directory, or owner/name of a downloaded one"
     )
-    parser.add_argument("destination", type=folder, metavar="DST", help="new directory")
+    parser.add_argument("destination", type=output_folder, metavar="DST", help="new directory")
     parser.add_argument(
         "-q",
         "--quantize",

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.cli.arguments import Subparsers, UsageError, real
-from engine.cli.path_types import folder, home_path, non_empty
+from engine.cli.path_types import folder, home_path, non_empty, output_folder
 from engine.cli.terminal import DASH, Terminal
 from engine.cli.units import size
 from engine.wording import printable
@@ -61,7 +61,7 @@ def add_parser(subparsers: Subparsers) -> None:
         type=real("above 0 and at most 1,000,000", lambda value: 0 < value <= 1e6),
         help="only what runs on a Mac with so much memory",
     )
-    move.add_argument("folder", metavar="DIR", type=folder, help="the new models folder")
+    move.add_argument("folder", metavar="DIR", type=output_folder, help="the new models folder")
     folders.add_argument("--add", metavar="DIR", type=folder, help="look there, too")
     folders.add_argument("--remove", metavar="DIR", type=home_path, help="look there no more; nothing is deleted")
     parser.set_defaults(run=run, work=_list, json=False)

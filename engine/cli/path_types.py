@@ -66,6 +66,15 @@ def folder(text: str) -> Path:
     return place
 
 
+def output_folder(text: str) -> Path:
+    """A folder that can be written, or a path where one can be made."""
+    place = folder(text)
+    there = next(p for p in (place, *place.absolute().parents) if p.exists())
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise ArgumentTypeError(f"{place} cannot be written: {there} may not be changed; name another folder")
+    return place
+
+
 def program(text: str) -> str:
     """Something that can be run, by path or by name."""
     if shutil.which(non_empty(text)) is None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from engine.hub.errors import TargetError
 from engine.hub.manifest import FileEntry, Manifest, load_manifest
 from engine.hub.names import MANIFEST
-from engine.hub.partfile import check_writable, disk_error, disk_errors, unwritable
+from engine.hub.partfile import disk_error, disk_errors, make_folder
 from engine.hub.plan import Plan, PlannedFile
 
 _SAVE_EVERY = 1.0
@@ -56,11 +56,7 @@ class TargetFolder:
         manifest.endpoint, manifest.revision, manifest.commit = plan.endpoint, plan.request.revision, plan.commit
         manifest.files.update({name: entry for name, entry in done.items() if entry.unchanged(self.root / name)})
         self._manifest = manifest
-        check_writable(self.root)
-        try:
-            self.root.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise unwritable(self.root, error) from error
+        make_folder(self.root)
         self.save()
 
     def entry(self, path: str) -> FileEntry | None:

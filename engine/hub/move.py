@@ -17,7 +17,7 @@ from engine.hub.library import Library
 from engine.hub.library_settings import Moving
 from engine.hub.manifest import load_manifest
 from engine.hub.names import MANIFEST, PART_SUFFIX, place
-from engine.hub.partfile import Disk, disk_error, disk_errors
+from engine.hub.partfile import Disk, check_writable, disk_error, disk_errors, make_folder
 from engine.hub.plan import plan_from_json
 from engine.hub.storage import lock_folder
 from engine.paths import sync
@@ -46,7 +46,7 @@ def move_models(
 
     Raises:
         BusyError: a download is running.
-        TargetError: a file is in the way, or one folder is inside the other.
+        TargetError: a file is in the way, one folder is inside the other, or the new one cannot be made.
         DiskFullError, UnavailableError: no room, or no such volume.
     """
     old, new = library.models_folder, folder.expanduser().absolute()
@@ -58,9 +58,7 @@ def move_models(
             old = Path(begun.source)
     if new == old:
         return 0
-    there = next(place for place in (new, *new.parents) if place.exists())
-    if not there.is_dir():
-        raise TargetError(f"{there} is a file, so models cannot go to {new}.", "Choose a folder.")
+    check_writable(new)
     if old in new.parents or new in old.parents:
         raise TargetError(f"{new} and {old} are inside each other.", "Choose a folder of its own.")
     if not old.is_dir() and (begun is not None or library.settings.read().seen.get(str(old))):
@@ -74,6 +72,7 @@ def move_models(
         steps = [step for plan in plans.values() for step in plan]
         total = sum(s.source.stat().st_size for s in steps)
         _check(steps, new, total, disk or Disk(), going_on=begun is not None)
+        make_folder(new)
         _begin(library, old, new)
         moved = 0
         for model, plan in plans.items():

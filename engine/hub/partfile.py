@@ -6,6 +6,7 @@ import errno
 import hashlib
 import os
 import shutil
+import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +18,7 @@ from engine.paths import sync
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _GONE = frozenset({errno.EIO, errno.ENXIO, errno.ENODEV, errno.ESTALE, errno.ENOENT, errno.ENOTCONN})
 _READ = 1 << 20
-_ELSEWHERE = "Check its path and permissions, or choose another folder with --to."
+_ELSEWHERE = "Check its path and permissions, or choose another folder."
 _data_sync = getattr(os, "fdatasync", os.fsync)
 
 
@@ -82,11 +83,21 @@ def check_writable(folder: Path) -> None:
         raise TargetError(f"The folder {folder} cannot be written: {there} may not be changed.", _ELSEWHERE)
 
 
-def unwritable(folder: Path, error: OSError) -> HubError:
-    """The error for a target folder that could not be made."""
-    if error.errno in _FULL:
-        return disk_error(error, folder)
-    return TargetError(f"The folder {folder} cannot be written: {error.strerror}.", _ELSEWHERE)
+def make_folder(folder: Path) -> None:
+    """Makes `folder` and its parents, where they are not there.
+
+    Raises:
+        TargetError, DiskFullError: it cannot be made, or not be written to.
+    """
+    check_writable(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        # What root may do, and anybody on a read-only volume, permissions do not tell.
+        tempfile.TemporaryDirectory(dir=folder).cleanup()
+    except OSError as error:
+        if error.errno in _FULL:
+            raise disk_error(error, folder) from error
+        raise TargetError(f"The folder {folder} cannot be written: {error.strerror}.", _ELSEWHERE) from error
 
 
 def in_the_way(path: Path) -> TargetError:

@@ -317,6 +317,10 @@ def test_moving_refuses_before_anything_is_touched(desk: Desk, library: Library,
             move_models(library, Path("/dev/shm/inkstand-test-never-made"), disk=Small())
     with lock_folder(library.journals, desk.target), pytest.raises(BusyError):
         move_models(library, tmp_path / "other")
+    for folder in (in_the_way / "below", tmp_path / "made" / ("n" * 300)):
+        with pytest.raises(TargetError, match="cannot be written"):
+            move_models(library, folder)
+    assert library.settings.read().moving is None
     assert only(library).loadable
     assert library.models_folder == tmp_path / "models"
 
