@@ -10,7 +10,7 @@ from typing import Literal
 from engine.config import ModelConfig
 from engine.decode.draft_vocabulary import choose
 from engine.decode.warm_up import warm_up
-from engine.errors import HeadError
+from engine.errors import HeadError, PromptError
 from engine.model.backbone import Backbone
 from engine.model.device import on_cuda
 from engine.model.draft_head import Subset
@@ -25,6 +25,15 @@ from engine.weights.load import LoadProgress, LoadReport, activation_dtype, load
 DraftKind = Literal["auto", "mtp", "none"]
 Progress = Callable[[float, str], None]
 """Called with the share done, 0 to 1, and what is being read or prepared."""
+Check = Callable[[ModelConfig, ChatTemplate | None], object]
+"""Called with what is known before the weights are read; raises UserError to have them left alone."""
+
+
+def check_context(config: ModelConfig, context: int | None) -> None:
+    """Raises PromptError for a context, in tokens of prompt and answer together, that the model was not made for."""
+    most = config.text.max_positions
+    if context is not None and not 2 <= context <= most:
+        raise PromptError(f"A context of {context} tokens was asked for.", f"This model takes 2 to {most} tokens.")
 
 
 class Engine:
@@ -92,6 +101,7 @@ class Engine:
         keep_quantized: bool | None = None,
         quantize_rest: int | None = None,
         draft_vocabulary: int | str = "auto",
+        check: Check | None = None,
         progress: Progress | None = None,
     ) -> Engine:
         """Load a checkpoint directory.
@@ -102,6 +112,7 @@ class Engine:
             dtype, keep_quantized, quantize_rest: see `engine.weights.load.load_model`.
             draft_vocabulary: token ids that drafts score, see `engine.decode.draft_vocabulary.choose`; with "auto" a
                 shortlist scores all of them where that pays, see `engine.model.draft_head`.
+            check: refuses what will be asked of the checkpoint, before a long load.
 
         Raises:
             UserError: anything that is wrong with the files; for `draft_kind` "mtp" also a missing head, and for
@@ -129,6 +140,8 @@ class Engine:
         config = ModelConfig.from_directory(directory)
         tokenizer = Tokenizer.from_directory(directory, config.eos_token_ids)
         template = ChatTemplate.from_directory(directory)
+        if check is not None:
+            check(config, template)
 
         keep_kernels()
         files = 0.7 if on_cuda() else 1.0

@@ -34,7 +34,7 @@ from engine.events import (
     RoundDone,
 )
 from engine.history import Boundaries
-from engine.loaded import Engine
+from engine.loaded import Engine, check_context
 from engine.messages import Message
 from engine.stats import StatsRecorder
 from engine.text.chat import ChatEncoder
@@ -82,10 +82,7 @@ class Session:
         prefill_chunk: int = PREFILL_CHUNK,
         drafter: Drafter | None = None,
     ) -> None:
-        if context is not None and not 2 <= context <= engine.context:
-            raise PromptError(
-                f"A context of {context} tokens was asked for.", f"This model takes 2 to {engine.context} tokens."
-            )
+        check_context(engine.config, context)
         self.engine, self.prefill_chunk = engine, prefill_chunk
         self.rollback: Rollback = rollback
         self.context = context or engine.context

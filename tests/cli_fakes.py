@@ -25,6 +25,7 @@ from engine.events import (
     TextDelta,
     ToolCallReady,
 )
+from engine.loaded import Check
 from engine.messages import Message, ToolCall
 from engine.stats import GenerationStats, StatsRecorder
 
@@ -88,14 +89,17 @@ Script = Callable[[CancelFlag | None], Iterator[Event]]
 class FakeEngine:
     """Records how it was asked to load."""
 
-    template: object | None = "template"
+    config: Any = field(default_factory=lambda: types.SimpleNamespace(text=types.SimpleNamespace(max_positions=2048)))
+    template: Any | None = "template"
     head_depths: int = 4
     head_reason: str | None = None
     error: Exception | None = None
     reports: tuple[Any, ...] = ()
     loads: list[tuple[Path, dict[str, Any]]] = field(default_factory=list)
 
-    def load(self, directory: Path, **options: Any) -> FakeEngine:
+    def load(self, directory: Path, *, check: Check | None = None, **options: Any) -> FakeEngine:
+        if check is not None:
+            check(self.config, self.template)
         self.loads.append((directory, options))
         if self.error is not None:
             raise self.error

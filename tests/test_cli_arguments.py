@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 from cli_fakes import Fakes, fakes  # noqa: F401 (a fixture)
 
 from engine.cli.main import main
+from tests.support import TINY
 
 BENCHES = (
     ["bench"],
@@ -95,6 +97,7 @@ def test_nothing_is_no_name(
         (["plan", "a/b", "--to", "file/inside"], "file/inside cannot be written: "),
         (["download", "a/b", "--to", "~nobody-of-that-name/x"], "there is no home folder of nobody-of-that-name"),
         (["models", "move", "file"], "file is a file; name a folder"),
+        (["models", "move", "new/" + "n" * 300], "cannot be written: File name too long"),
         (["models", "folders", "--add", "file"], "file is a file; name a folder"),
         (["models", "catalog", "--memory", "nan"], "above 0"),
         (["models", "catalog", "--memory", "-1"], "above 0"),
@@ -146,6 +149,93 @@ def test_a_folder_that_cannot_be_written_is_named(
     monkeypatch.setattr("os.access", lambda path, mode: str(path) != "folder")
     said = refused(["bench", "slice", "--json", "folder/x.json"], fakes, capsys)
     assert "folder/x.json cannot be written: permission denied" in said
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["models", "move", "folder/new"],
+        ["plan", "a/b", "--to", "folder"],
+        ["download", "a/b", "--to", "folder/new"],
+        ["convert", "some/tiny", "folder/new"],
+        ["bench", "--work", "folder/new", "--peer", "python3"],
+    ],
+    ids=" ".join,
+)
+def test_a_folder_for_new_files_can_be_written(
+    line: list[str],
+    places: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    fakes: Fakes,  # noqa: F811
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    writable = os.access
+    monkeypatch.setattr("os.access", lambda path, mode: Path(path).name != "folder" and writable(path, mode))
+    assert "folder may not be changed; name another folder" in refused(line, fakes, capsys)
+
+
+def test_the_folder_of_the_peer_is_made_before_the_model_is_loaded(
+    places: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("engine.session.Engine.load", lambda *_, **__: pytest.fail("loaded"))
+    assert main(["bench", "--peer", "python3", "--work", "new/" + "n" * 300]) == 2
+    assert "File name too long" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (["plan-memory", "--no-head", "--draft-model", "folder"], "not allowed with argument --no-head"),
+        (["plan-memory", "folder", "--config", "file"], "not allowed with argument MODEL"),
+        (["plan-memory", "--config", "file", "--draft-model", "x"], "--draft-model has no effect with --config"),
+        (["plan-memory", "--layers", "3"], "--layers has no effect without --check"),
+        (["draft-report", "--quantize-rest", "4", "--draft-schedule", "chained"], "not with chained"),
+        (
+            ["draft-vocabulary", "--from", "file", "--dtype", "f32", "--draft-model", "x"],
+            "--draft-model and --dtype have no effect without --answers",
+        ),
+        (["plan", "https://huggingface.co/a/b/tree/dev", "--revision", "main"], "names revision dev, --revision names"),
+    ],
+    ids=lambda value: " ".join(value)[:60] if isinstance(value, list) else "",
+)
+def test_options_that_do_not_go_together_are_refused(
+    line: list[str],
+    said: str,
+    places: Path,
+    fakes: Fakes,  # noqa: F811
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert said in refused(line, fakes, capsys)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (["bench", "--peer-threads", "2", "--work", "w"], "--peer-threads and --work have no effect without --peer"),
+        (["bench", "context", "--lengths", "4,99999999999"], "A forward after 99999999999 tokens was asked for"),
+        (["generate", "-p", "x", "--context", "99999999999"], "A context of 99999999999 tokens was asked for"),
+        (["chat", "--context", "1"], "A context of 1 tokens was asked for"),
+    ],
+    ids=lambda value: " ".join(value)[:60] if isinstance(value, list) else "",
+)
+def test_what_a_model_cannot_do_is_refused_before_its_weights_are_read(
+    line: list[str], said: str, places: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("engine.loaded.load_model", lambda *_, **__: pytest.fail("loaded"))
+    monkeypatch.setattr("engine.cli.loading.demo_checkpoint", lambda: TINY)
+    assert main(line) == 2
+    err = capsys.readouterr().err
+    assert said in err
+    assert len(err.splitlines()) >= 2
+
+
+def test_a_checkpoint_without_a_template_is_refused_before_its_weights_are_read(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("engine.loaded.load_model", lambda *_, **__: pytest.fail("loaded"))
+    for line in (["chat"], ["generate", "--system", "short", "-p", "x"]):
+        assert main([*line, "-m", str(TINY)]) == 2
+        assert "no chat template" in capsys.readouterr().err
 
 
 def test_a_folder_that_is_gone_can_be_taken_off_the_list(places: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -249,6 +249,26 @@ def test_without_a_template_raw_text_is_completed_and_said_so(fakes: Fakes, caps
     assert main(["generate", "-p", "Once upon", "--system", "s"]) == 2
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("--draft-kind none --draft-block-size 4", "--draft-block-size has no effect with --draft-kind none."),
+        ("--draft-kind none --draft-model x --rollback replay", "--draft-model and --rollback have no effect with"),
+        ("--top-k 5 --min-p 0.1", "--top-k and --min-p have no effect at --temperature 0"),
+        ("--top-k 5 --temperature 1 --draft-block-size 4", ""),
+        ("--draft-kind none", ""),
+    ],
+)
+def test_options_that_are_ignored_are_named(
+    line: str, said: str, fakes: Fakes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fakes.session.scripts = [answer()]
+    assert main(["generate", "-p", "x", *line.split()]) == 0
+    err = capsys.readouterr().err
+    assert said in err
+    assert ("no effect" in err) == bool(said)
+
+
 def test_messages_from_a_file(fakes: Fakes, tmp_path: Path) -> None:
     file = tmp_path / "chat.json"
     file.write_text(json.dumps([{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}]))

@@ -136,7 +136,6 @@ def test_what_packing_costs_is_reported(capsys: pytest.CaptureFixture[str]) -> N
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["x", "--config", __file__], "both"),
         (["--context", "4096"], "2048"),
         (["--config", "nowhere.json"], "nowhere.json"),
         (["--quantize-rest", "5"], "quantize-rest"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from engine.cli.path_types import non_empty, path
@@ -48,6 +48,23 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message[:1].upper()}{message[1:]}.", f"See: {self.prog} --help")
+
+
+def without_effect(given: Mapping[str, object], why: str) -> str | None:
+    """A sentence about options that are ignored; None where there are none.
+
+    Args:
+        given: options by name, those that were left out with a value that counts as false.
+        why: completes "has no effect ...".
+    """
+    named = [name for name, value in given.items() if value]
+    return f"{' and '.join(named)} {'has' if len(named) == 1 else 'have'} no effect {why}." if named else None
+
+
+def refuse_without_effect(given: Mapping[str, object], why: str) -> None:
+    """Raises UsageError for options that would be ignored, see `without_effect`."""
+    if sentence := without_effect(given, why):
+        raise UsageError(sentence, "Leave out what does not go together.")
 
 
 def _is_bare_word(text: str) -> bool:
@@ -238,6 +255,27 @@ def add_sampling_options(parser: argparse.ArgumentParser, *, max_tokens: int | N
         metavar="N",
         help="repeats a sampled answer",
     )
+
+
+def ignored_options(args: argparse.Namespace) -> list[str]:
+    """A sentence each about options of decoding and sampling that are given and ignored.
+
+    They are told and not refused, so that a line can be tried with another drafter or temperature as it is.
+    """
+    found: list[str | None] = []
+    if args.draft_kind == "none":
+        of_drafter = {
+            "--draft-model": args.draft_model,
+            "--draft-block-size": args.draft_block_size,
+            "--draft-schedule": args.draft_schedule != "stateful",
+            "--rollback": args.rollback != "trim",
+            "--draft-vocabulary": args.draft_vocabulary != "auto",
+        }
+        found.append(without_effect(of_drafter, "with --draft-kind none"))
+    if args.temperature == 0:
+        of_samples = {"--top-p": args.top_p < 1, "--top-k": args.top_k, "--min-p": args.min_p}
+        found.append(without_effect(of_samples, "at --temperature 0, which takes the likeliest token"))
+    return [sentence for sentence in found if sentence]
 
 
 def generation_options(args: argparse.Namespace) -> GenerationOptions:

@@ -9,7 +9,15 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.cli.arguments import Parser, Subparsers, add_checkpoint_options, integer, positive, real
+from engine.cli.arguments import (
+    Parser,
+    Subparsers,
+    add_checkpoint_options,
+    integer,
+    positive,
+    real,
+    refuse_without_effect,
+)
 from engine.cli.bench_options import (
     add_json,
     add_prompts,
@@ -23,7 +31,7 @@ from engine.cli.bench_options import (
 from engine.cli.bench_reports import add_reports
 from engine.cli.bench_slice import add_slice
 from engine.cli.loading import checkpoint_directories, load_engine
-from engine.cli.path_types import folder, program
+from engine.cli.path_types import output_folder, program
 from engine.cli.terminal import Terminal
 from engine.errors import UserError
 
@@ -33,7 +41,9 @@ if TYPE_CHECKING:
     from engine.loaded import Engine
     from engine.session import Schedule
 
+_TOKENS, _REPETITIONS = 120, 3
 _QUICK_PROMPTS, _QUICK_TOKENS = 3, 64
+_PEER_BLOCKS = (0, 3)
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -58,8 +68,8 @@ def _add_speed(commands: Subparsers) -> None:
         "medians over repetitions, means over prompts.",
     )
     parser.set_defaults(run=run_speed, draft_kind="auto")
-    parser.add_argument("-n", "--max-tokens", type=positive, default=120, metavar="N", help="tokens per text (120)")
-    parser.add_argument("-r", "--repetitions", type=positive, default=3, metavar="N", help="timed runs of each (3)")
+    parser.add_argument("-n", "--max-tokens", type=positive, metavar="N", help=f"tokens per text ({_TOKENS})")
+    parser.add_argument("-r", "--repetitions", type=positive, metavar="N", help=f"timed runs of each ({_REPETITIONS})")
     parser.add_argument(
         "--warm-up",
         type=integer("a whole number of at least 0", lambda value: value >= 0),
@@ -86,7 +96,9 @@ def _add_speed(commands: Subparsers) -> None:
         help="add the worst text: the first prompt sampled at temperature T, such as 1.5",
     )
     parser.add_argument(
-        "--quick", action="store_true", help=f"{_QUICK_PROMPTS} prompts, {_QUICK_TOKENS} tokens, one repetition"
+        "--quick",
+        action="store_true",
+        help=f"the first {_QUICK_PROMPTS} prompts, unless -n and -r say otherwise {_QUICK_TOKENS} tokens and once each",
     )
     add_prompts(parser)
     add_json(parser)
@@ -101,15 +113,14 @@ def _add_speed(commands: Subparsers) -> None:
     peer.add_argument(
         "--peer-blocks",
         type=numbers("block sizes of at least 2, or 0 for the peer's own", 0),
-        default=(0, 3),
         metavar="B,...",
-        help="block sizes of its drafter; 0 is its own choice (0,3)",
+        help=f"block sizes of its drafter; 0 is its own choice ({','.join(map(str, _PEER_BLOCKS))})",
     )
     peer.add_argument(
         "--peer-threads", type=positive, metavar="N", help="threads of its BLAS (default: as many as ours)"
     )
     peer.add_argument("--peer-reference-blas", action="store_true", help="leave it with the BLAS that mlx links")
-    peer.add_argument("--work", type=folder, metavar="DIR", help="keep the peer's copy of the checkpoint here")
+    peer.add_argument("--work", type=output_folder, metavar="DIR", help="keep the peer's copy of the checkpoint here")
 
 
 def run_speed(args: argparse.Namespace) -> int:
@@ -120,11 +131,18 @@ def run_speed(args: argparse.Namespace) -> int:
     from engine.bench.tables import speed_tables
 
     terminal = Terminal()
-    prompts, tokens, repetitions = args.prompts, args.max_tokens, args.repetitions
-    if args.quick:
-        prompts, tokens, repetitions = prompts[:_QUICK_PROMPTS], min(tokens, _QUICK_TOKENS), 1
+    prompts = args.prompts[:_QUICK_PROMPTS] if args.quick else args.prompts
+    tokens = args.max_tokens or (_QUICK_TOKENS if args.quick else _TOKENS)
+    repetitions = args.repetitions or (1 if args.quick else _REPETITIONS)
+    if args.peer is None:
+        of_peer = ("peer_blocks", "peer_threads", "peer_reference_blas", "work")
+        refuse_without_effect(
+            {f"--{name.replace('_', '-')}": getattr(args, name) for name in of_peer}, "without --peer"
+        )
     schedules: list[Schedule] = ["stateful", "chained"] if args.schedule == "both" else [args.schedule]
     about = environment()
+    if args.work is not None:
+        _make(args.work)
     engine = load_engine(args, terminal)
     if engine.head is None:
         terminal.note(f"Plain decoding only: {engine.head_reason}")
@@ -132,7 +150,7 @@ def run_speed(args: argparse.Namespace) -> int:
     with _peer(args, engine, about.blas_threads, terminal) as peer:
         contestants: list[Contestant] = [*own_contestants(engine, depths, schedules)]
         if peer is not None:
-            contestants += peer_contestants(peer, args.peer_blocks, engine.config.eos_token_ids)
+            contestants += peer_contestants(peer, args.peer_blocks or _PEER_BLOCKS, engine.config.eos_token_ids)
         todo = cases(engine, prompts, tokens, effort=args.effort, random=args.random)
         speed = measure(contestants, todo, repetitions=repetitions, warm_up=args.warm_up, progress=terminal.progress)
         versions = None if peer is None else peer.versions
@@ -154,6 +172,20 @@ def run_speed(args: argparse.Namespace) -> int:
     return 0
 
 
+def _make(work: Path) -> None:
+    """The folder of --work. Raises UserError where it cannot be made."""
+    try:
+        work.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unwritable(work, error) from error
+
+
+def _unwritable(work: Path, error: OSError) -> UserError:
+    return UserError(
+        f"The peer's copy cannot be written to {work}: {error.strerror}.", "Name another directory with --work."
+    )
+
+
 @contextmanager
 def _peer(args: argparse.Namespace, engine: Engine, threads: int | None, terminal: Terminal) -> Generator[Peer | None]:
     """The peer with its own copy of the checkpoint, in a directory that is kept only where --work names one."""
@@ -169,12 +201,9 @@ def _peer(args: argparse.Namespace, engine: Engine, threads: int | None, termina
         _, head = checkpoint_directories(args)
         terminal.progress(0.0, "Copying the checkpoint for the peer")
         try:
-            work.mkdir(parents=True, exist_ok=True)
             copy_for_peer(engine.directory, head or engine.directory, work / "model", dtype_name(engine))
         except OSError as error:
-            raise UserError(
-                f"The peer's copy cannot be written to {work}: {error.strerror}.", "Name another directory with --work."
-            ) from error
+            raise _unwritable(work, error) from error
         terminal.progress(0.0, "Starting the peer")
         with Peer(
             args.peer,

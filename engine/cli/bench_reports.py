@@ -10,10 +10,12 @@ from engine.cli.arguments import Subparsers, add_checkpoint_options, positive
 from engine.cli.bench_options import add_json, add_prompts, dtype_name, model_json, numbers, usable_depths, write_json
 from engine.cli.loading import load_engine
 from engine.cli.terminal import Terminal
+from engine.errors import PromptError
 
 if TYPE_CHECKING:
     from engine.bench.contestants import Case
-    from engine.loaded import Engine
+    from engine.config import ModelConfig
+    from engine.loaded import Check, Engine
 
 Report = tuple[Mapping[str, Any], str]
 """What goes to the JSON file, and the table."""
@@ -110,6 +112,14 @@ def run_roofline(args: argparse.Namespace) -> int:
 def run_context(args: argparse.Namespace) -> int:
     """Prints a line per length."""
 
+    def check(config: ModelConfig, _: object) -> None:
+        longest, most = max(args.lengths), config.text.max_positions
+        if longest >= most:
+            raise PromptError(
+                f"A forward after {longest} tokens was asked for; the model takes {most}.",
+                f"Name lengths below {most} with --lengths.",
+            )
+
     def report(engine: Engine, terminal: Terminal) -> Report:
         from engine.bench.context import measure_context
         from engine.bench.prompts import KINDS
@@ -127,7 +137,7 @@ def run_context(args: argparse.Namespace) -> int:
         )
         return times.to_json(), context_table(times)
 
-    return _report(args, report)
+    return _report(args, report, check)
 
 
 def run_sessions(args: argparse.Namespace) -> int:
@@ -160,11 +170,11 @@ def run_rounds(args: argparse.Namespace) -> int:
     return _report(args, report)
 
 
-def _report(args: argparse.Namespace, measure: Callable[[Engine, Terminal], Report]) -> int:
+def _report(args: argparse.Namespace, measure: Callable[[Engine, Terminal], Report], check: Check | None = None) -> int:
     from engine.bench.environment import environment
 
     terminal, about = Terminal(), environment()
-    engine = load_engine(args, terminal)
+    engine = load_engine(args, terminal, check)
     figures, text = measure(engine, terminal)
     terminal.clear_progress()
     for line in about.lines():

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from engine.cli.arguments import Subparsers, add_checkpoint_options, integer, positive
+from engine.cli.arguments import Subparsers, UsageError, add_checkpoint_options, integer, positive
 from engine.cli.loading import load_engine
 from engine.cli.path_types import non_empty
 from engine.cli.quantize_report import measure, planned_bytes, write
@@ -57,6 +57,11 @@ def run(args: argparse.Namespace) -> int:
 
     terminal = Terminal()
     effort = parse_effort(args.effort)
+    if args.quantize_rest is not None and args.draft_schedule != "stateful":
+        raise UsageError(
+            f"--quantize-rest is measured with the stateful schedule, not with {args.draft_schedule}.",
+            "Leave out one of --quantize-rest and --draft-schedule.",
+        )
     prompts = args.prompt or [prompt.text for prompt in SHORT]
     # Answers are those of the checkpoint as it is; what packing changes is measured on them.
     engine = load_engine(argparse.Namespace(**{**vars(args), "quantize_rest": None}), terminal)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.cli.arguments import Subparsers, UsageError, add_checkpoint_options, integer
+from engine.cli.arguments import Subparsers, UsageError, add_checkpoint_options, integer, refuse_without_effect
 from engine.cli.loading import checkpoint_directories, load_engine
 from engine.cli.path_types import input_file, output_file
 from engine.cli.terminal import Terminal
@@ -63,6 +63,15 @@ def run(args: argparse.Namespace) -> int:
 
     if not args.files and not args.answers:
         raise UsageError("There is nothing to learn from.", "Name text files with --from, or let the model answer.")
+    if not args.answers:
+        of_model = {
+            "--draft-model": args.draft_model,
+            "--dtype": args.dtype != "auto",
+            "--keep-quantized": args.keep_quantized,
+            "--quantize-rest": args.quantize_rest,
+            "--draft-vocabulary": args.draft_vocabulary != "auto",
+        }
+        refuse_without_effect(of_model, "without --answers, which alone loads the model")
     terminal = Terminal()
     directory, _ = checkpoint_directories(args)
     config = ModelConfig.from_directory(directory)

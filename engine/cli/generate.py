@@ -16,6 +16,7 @@ from engine.cli.arguments import (
     add_decoding_options,
     add_sampling_options,
     generation_options,
+    ignored_options,
 )
 from engine.cli.interrupt import cancel_on_interrupt
 from engine.cli.loading import load_engine, open_session
@@ -26,7 +27,9 @@ from engine.errors import PromptError
 from engine.messages import Message
 
 if TYPE_CHECKING:
+    from engine.config import ModelConfig
     from engine.events import CancelFlag, Event, Generation
+    from engine.text.template import ChatTemplate
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -52,13 +55,21 @@ def run(args: argparse.Namespace) -> int:
     if prompt == "":
         raise PromptError("The prompt is empty.", "Give a text with -p, or leave the option out.")
     messages = _messages(args, prompt)
-    engine = load_engine(args, terminal)
+
+    def check(config: ModelConfig, template: ChatTemplate | None) -> None:
+        from engine.loaded import check_context
+
+        check_context(config, args.context)
+        if template is None and (args.messages or args.system):
+            raise PromptError(
+                "The checkpoint has no chat template, so it cannot take --messages or --system.",
+                "Give the whole text to complete with -p, or add a chat_template.jinja to the checkpoint.",
+            )
+
+    for sentence in ignored_options(args):
+        terminal.note(sentence)
+    engine = load_engine(args, terminal, check)
     session = open_session(engine, args)
-    if engine.template is None and (args.messages or args.system):
-        raise PromptError(
-            "The checkpoint has no chat template, so it cannot take --messages or --system.",
-            "Give the whole text to complete with -p, or add a chat_template.jinja to the checkpoint.",
-        )
 
     def events(cancel: CancelFlag) -> Iterator[Event]:
         if engine.template is not None:

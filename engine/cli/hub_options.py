@@ -6,35 +6,23 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.cli.path_types import folder, non_empty
+from engine.cli.arguments import UsageError
+from engine.cli.path_types import non_empty, output_folder
 
 if TYPE_CHECKING:
     from engine.hub.library import Library
     from engine.hub.plan import PlanRequest
 
+_REVISION = "main"
+
 
 def add_request_options(parser: argparse.ArgumentParser) -> None:
     """What is to be fetched and where to."""
     parser.add_argument("repo", metavar="REPO", help="owner/name on the hub, or the address of its page")
-    parser.add_argument(
-        "--include",
-        type=non_empty,
-        metavar="GLOB",
-        action="append",
-        default=[],
-        help="fetch only what matches; may be repeated",
-    )
-    parser.add_argument(
-        "--exclude",
-        type=non_empty,
-        metavar="GLOB",
-        action="append",
-        default=[],
-        help="leave out what matches; may be repeated",
-    )
-    parser.add_argument(
-        "--revision", type=non_empty, metavar="R", default="main", help="branch, tag or commit (default: main)"
-    )
+    for option, does in (("--include", "fetch only"), ("--exclude", "leave out")):
+        meaning = f"{does} what matches; may be repeated"
+        parser.add_argument(option, type=non_empty, metavar="GLOB", action="append", default=[], help=meaning)
+    parser.add_argument("--revision", type=non_empty, metavar="R", help=f"branch, tag or commit (default: {_REVISION})")
     kind = parser.add_mutually_exclusive_group()
     kind.add_argument(
         "--mtp-head", dest="kind", action="store_const", const="head", help="only the MTP head and its config"
@@ -42,20 +30,26 @@ def add_request_options(parser: argparse.ArgumentParser) -> None:
     kind.add_argument(
         "--text-only", dest="kind", action="store_const", const="text", help="without separate vision and audio files"
     )
-    parser.add_argument("--to", metavar="DIR", type=folder, help="put the files into DIR instead of the models folder")
+    parser.add_argument(
+        "--to", metavar="DIR", type=output_folder, help="put the files into DIR instead of the models folder"
+    )
     parser.add_argument("--json", action="store_true", help="print lines of JSON")
     parser.set_defaults(kind="whole")
 
 
 def request_of(args: argparse.Namespace) -> PlanRequest:
-    """The request that the options describe. Raises UserError for what is no repository."""
+    """The request that the options describe. Raises UserError for what is no repository, or names two revisions."""
     from engine.hub.names import parse_repo
     from engine.hub.plan import PlanRequest
 
     repo, revision = parse_repo(args.repo)
-    if args.revision != "main" or revision is None:
-        revision = args.revision
-    return PlanRequest(repo, revision, args.kind, tuple(args.include), tuple(args.exclude))
+    if revision is not None and args.revision not in (None, revision):
+        raise UsageError(
+            f"The address names revision {revision}, --revision names {args.revision}.", "Leave one of them out."
+        )
+    return PlanRequest(
+        repo, args.revision or revision or _REVISION, args.kind, tuple(args.include), tuple(args.exclude)
+    )
 
 
 def target_of(args: argparse.Namespace, repo: str, library: Library) -> Path:

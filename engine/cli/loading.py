@@ -12,13 +12,17 @@ from engine.cli.terminal import Terminal
 from engine.paths import demo_checkpoint
 
 if TYPE_CHECKING:
+    from engine.loaded import Check
     from engine.session import Engine, Session
 
 T = TypeVar("T")
 
 
-def load_engine(args: argparse.Namespace, terminal: Terminal) -> Engine:
+def load_engine(args: argparse.Namespace, terminal: Terminal, check: Check | None = None) -> Engine:
     """Loads what `arguments.add_checkpoint_options` collected, with progress on the terminal.
+
+    Args:
+        check: looks at config and template before the weights are read.
 
     Raises:
         UserError: the checkpoint cannot be used, or its head cannot where `--draft-kind mtp` insists on one.
@@ -35,6 +39,7 @@ def load_engine(args: argparse.Namespace, terminal: Terminal) -> Engine:
             keep_quantized=args.keep_quantized or None,
             quantize_rest=args.quantize_rest,
             draft_vocabulary=args.draft_vocabulary,
+            check=check,
             progress=terminal.progress,
         )
     finally:

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.cli.arguments import Subparsers, UsageError, positive
+from engine.cli.arguments import Subparsers, UsageError, positive, refuse_without_effect
 from engine.cli.loading import checkpoint_directories
 from engine.cli.path_types import input_file, path
 from engine.cli.terminal import Terminal
@@ -18,26 +18,28 @@ if TYPE_CHECKING:
     from engine.config import ModelConfig
     from engine.memory import Footprint
 
-_CONTEXT = 32768
+_CONTEXT, _LAYERS = 32768, 2
 
 
 def add_parser(subparsers: Subparsers) -> None:
     """Adds the command's options."""
     parser = subparsers.add_parser("plan-memory", help="show what a model will hold in memory, without loading it")
     parser.set_defaults(run=run, draft_kind="auto")
-    parser.add_argument(
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument(
         "model", nargs="?", type=path, metavar="MODEL", help="directory, or owner/name of a downloaded one"
     )
-    parser.add_argument(
+    which.add_argument(
         "--config", type=input_file, metavar="FILE", help="a config.json alone, before its weights are there"
     )
-    parser.add_argument(
+    head = parser.add_mutually_exclusive_group()
+    head.add_argument(
         "--draft-model",
         type=path,
         metavar="HEAD",
         help="directory with the MTP head, or owner/name of a downloaded one",
     )
-    parser.add_argument("--no-head", action="store_true", help="without the MTP head")
+    head.add_argument("--no-head", action="store_true", help="without the MTP head")
     parser.add_argument(
         "--context", type=positive, metavar="N", help=f"tokens ({_CONTEXT}, or the model's own if less)"
     )
@@ -47,7 +49,7 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--check", action="store_true", help="prefill so many tokens through layers of random weights, and compare"
     )
-    parser.add_argument("--layers", type=positive, default=2, metavar="N", help="layers of the check (2)")
+    parser.add_argument("--layers", type=positive, metavar="N", help=f"layers of the check ({_LAYERS})")
     parser.add_argument("--json", action="store_true", help="print one line of JSON")
 
 
@@ -56,15 +58,19 @@ def run(args: argparse.Namespace) -> int:
     from engine.bench.long_prefill import run_long_prefill
     from engine.memory import available_memory, total_memory
 
-    if args.model is not None and args.config is not None:
-        raise UsageError("MODEL and --config were both given.", "Name a checkpoint, or the config of one.")
+    if args.config is not None:
+        refuse_without_effect(
+            {"--draft-model": args.draft_model}, "with --config: the head is the one that the config announces"
+        )
+    if not args.check:
+        refuse_without_effect({"--layers": args.layers}, "without --check")
     config, seen = _from_config(args) if args.config is not None else _from_checkpoint(args)
     context = min(_CONTEXT, seen.max_context) if args.context is None else args.context
     if context > seen.max_context:
         raise UsageError(f"--context is {context}; this model takes {seen.max_context} tokens.", "Use fewer.")
     check = None
     if args.check:
-        check = run_long_prefill(config, context=context, layers=args.layers, dtype=args.dtype)
+        check = run_long_prefill(config, context=context, layers=args.layers or _LAYERS, dtype=args.dtype)
     free, total = available_memory(), total_memory()
     if args.json:
         Terminal().json(as_json(seen, context, free, total, check))
