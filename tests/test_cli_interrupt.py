@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from engine.cli.interrupt import cancel_on_interrupt
-from tests.processes import as_a_terminal_starts_it
+from tests.processes import ROOT, as_a_terminal_starts_it
 
 ENTRY = "from app.__main__ import main; sys.exit(main())"
 WHILE_IT_STARTS = f"""
@@ -52,6 +53,39 @@ def test_an_interrupt_around_the_command_leaves_no_traceback(script: str) -> Non
     )
     assert done.returncode == 130
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("module", "ends"),
+    [("multiprocessing", -signal.SIGINT), ("app.__main__", -signal.SIGINT), ("engine.cli.main", 130)],
+)
+@pytest.mark.parametrize("ignored", [False, True])
+def test_an_interrupt_while_the_bundle_starts_leaves_no_traceback(module: str, ends: int, ignored: bool) -> None:
+    script = f"""
+import os, runpy, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_IGN if {ignored} else signal.default_int_handler)
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            signal.raise_signal(signal.SIGINT)
+runpy.run_path("packaging/interrupts.py")
+sys.meta_path.insert(0, Interrupt())
+sys.modules.pop("multiprocessing", None)
+sys.argv[1:] = ["--version"]
+runpy.run_path("packaging/launch.py", run_name="__main__")
+"""
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(
+        command, check=False, capture_output=True, text=True, timeout=60, cwd=ROOT, preexec_fn=as_a_terminal_starts_it
+    )
+    assert done.stderr == ""
+    assert done.returncode == (0 if ignored else ends)
+    assert done.stdout.startswith("inkstand ") == ignored
+
+
+def test_the_bundle_takes_ctrl_c_in_hand_before_anything_else() -> None:
+    spec = (ROOT / "packaging" / "inkstand.spec").read_text(encoding="utf-8")
+    assert re.search(r'runtime_hooks=\[str\(Path\(SPECPATH, "interrupts.py"\)\)\]', spec)
 
 
 def test_a_command_that_is_told_to_ignore_interrupts_ignores_them() -> None:
