@@ -65,6 +65,19 @@ def test_files_named_exist(document: str) -> None:
         assert found or any(path.endswith(f"/{span}") for path in sources()), span
 
 
+@pytest.mark.parametrize("package", ["app", "engine"])
+def test_every_module_is_on_the_map_of_its_package(package: str) -> None:
+    """By its path, or by its name in a section whose heading names the folder."""
+    named: set[str] = set()
+    for section in (ROOT / package / "README.md").read_text(encoding="utf-8").split("\n## "):
+        folders = re.findall(r"`([\w/]+/)`", section.partition("\n")[0])
+        for span in re.findall(r"`([\w/]+\.py)`", section):
+            named |= {span, *(folder + span for folder in folders)}
+    modules = {path.relative_to(ROOT / package).as_posix() for path in (ROOT / package).rglob("[!_]*.py")}
+    assert len(modules) > 80
+    assert sorted(modules - named) == []
+
+
 def test_every_promise_names_its_tests() -> None:
     text = (ROOT / ".github/SECURITY.md").read_text(encoding="utf-8")
     rows = [line for line in text.split("\n") if line.startswith("| ") and "Tested in" not in line]
