@@ -56,6 +56,18 @@ def test_greedy_invariant_with_speculation(name: str, block_size: int, rollback:
         assert all(step.accepted == 0 for step in rounds)
 
 
+@pytest.mark.parametrize("schedule", [StatefulDrafter, ChainedDrafter])
+@pytest.mark.parametrize("length", [1, 2])
+def test_a_prompt_may_be_shorter_than_the_head_is_deep(schedule: type, length: int) -> None:
+    """The deeper blocks then have fewer rows than they would take back after a rejection."""
+    prompt = PROMPT[:length]
+    drafter = schedule(tiny_head())
+    result = run(40, prompt=prompt, drafter=drafter, drafts=lambda step: 3)
+    assert result.steps[1].accepted == 0
+    assert result.ids == run(40, prompt=prompt).ids
+    assert cache_distance(result.target, prefilled(result.ids[:-1])) < 1e-4
+
+
 def test_every_layer_stands_at_the_committed_length_after_each_round() -> None:
     drafter = StatefulDrafter(tiny_head())
     positions = []

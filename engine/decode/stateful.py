@@ -136,9 +136,11 @@ class StatefulDrafter:
             elif len(self._logs) > 1:
                 self._logs[1].append(out[:, :kept])
         for depth in range(accepted + 1, self._proposed):
-            self.caches[depth].trim(depth - accepted)
+            cache = self.caches[depth]
+            # After a prompt shorter than the head is deep there are fewer rows than that.
+            cache.trim(min(depth - accepted, cache.offset))
             if depth + 1 < len(self._logs):
-                self._logs[depth + 1].truncate(self.caches[depth].offset)
+                self._logs[depth + 1].truncate(cache.offset)
         self._proposed = 0
 
     @property
