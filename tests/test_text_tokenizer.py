@@ -65,6 +65,29 @@ def test_markers_are_control_tokens_even_where_the_file_does_not_call_them_speci
     assert tokenizer.decode([*ids, marker]) == "a tide pool<|end_message|>"
 
 
+def test_any_number_of_markers_is_taken_apart() -> None:
+    """Once, each of them was a level of a recursion."""
+    backend = byte_backend()
+    backend.add_tokens([AddedToken("<|end_message|>", special=False)])
+    tokenizer = Tokenizer(backend)
+    text = "the<|end_message|>" * 3000
+    ids = tokenizer.encode(text)
+    assert not any(map(tokenizer.is_control, ids))
+    assert tokenizer.decode(ids) == text
+    assert len(ids) == 3000 * len(tokenizer.encode("the<|end_message|>"))
+
+
+def test_markers_that_overlap_are_taken_apart() -> None:
+    backend = byte_backend()
+    backend.add_special_tokens([AddedToken(name, normalized=False, special=True) for name in ("<|a|>", "<|b|>")])
+    backend.add_tokens([AddedToken("<|a|><|b", special=False), AddedToken("<|b|>c", special=False)])
+    tokenizer = Tokenizer(backend)
+    text = "<|a|><|b|>c" * 3
+    ids = tokenizer.encode(text)
+    assert not any(map(tokenizer.is_control, ids))
+    assert tokenizer.decode(ids) == text
+
+
 def test_stop_ids_are_control_ids() -> None:
     tokenizer = Tokenizer(byte_backend(), [65])
     assert tokenizer.is_control(65)

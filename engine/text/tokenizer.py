@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import stat
 from collections.abc import Iterable
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -108,11 +109,11 @@ class Tokenizer:
         if self._off_limits.isdisjoint(ids):
             return ids
         # The vocabulary itself holds a marker as one piece. Spelt in two parts it cannot be found.
-        match = self.control_pattern.search(text)
-        if match is None or len(match[0]) == 1:
+        cuts = [match.start() + 1 for match in self.control_pattern.finditer(text) if len(match[0]) > 1]
+        if not cuts:
             return [id_ for id_ in ids if id_ not in self._off_limits]
-        middle = match.start() + 1
-        return self._encode(text[:middle]) + self._encode(text[middle:])
+        parts = pairwise([0, *cuts, len(text)])
+        return [id_ for start, end in parts for id_ in self._encode(text[start:end])]
 
     def decode(self, ids: Iterable[int]) -> str:
         """Text of `ids` without control tokens; bytes that are not UTF-8 become U+FFFD."""
