@@ -36,6 +36,7 @@ from engine.events import (
 from engine.history import Boundaries
 from engine.loaded import Engine, check_context
 from engine.messages import Message
+from engine.model.device import wired_memory
 from engine.stats import StatsRecorder
 from engine.text.chat import ChatEncoder
 
@@ -208,7 +209,8 @@ class Session:
         self, ids: Sequence[int], options: GenerationOptions, cancel: CancelFlag | None, *, channels: bool
     ) -> Iterator[Event]:
         try:
-            yield from self._generate(list(ids), options, cancel or threading.Event(), channels)
+            with wired_memory():
+                yield from self._generate(list(ids), options, cancel or threading.Event(), channels)
         except PromptError as error:
             yield Failed(error)
         except Exception as error:

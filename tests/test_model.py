@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import mlx.core as mx
 import numpy as np
@@ -10,9 +11,12 @@ import pytest
 
 from engine.model.attention import log_scale
 from engine.model.backbone import Backbone
-from engine.model.mlp import MoE
+from engine.model.linear import Quantization, stack
+from engine.model.mlp import MoE, RoutedExperts
+from engine.model.params import matrix
 from engine.model.relative_bias import RelativeBias
 from engine.weights.load import load_model
+from engine.weights.recipe import quantize
 from tests.support import DATA, TINY, tiny
 
 GOLDEN = np.load(DATA / "golden_target.npz")
@@ -104,6 +108,40 @@ def test_experts_grouped_equal_experts_gathered() -> None:
     whole = moe(x)
     rows = mx.concatenate([moe(x[:, i : i + 1]) for i in range(50)], axis=1)
     assert mx.abs(whole - rows).max().item() < 1e-4
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize(("cuda", "rows", "ascending"), [(False, 50, True), (False, 9, False), (True, 50, False)])
+def test_a_gpu_is_told_that_experts_are_in_order(
+    packed: bool, cuda: bool, rows: int, ascending: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Metal reads each expert once then; CUDA is not told, since its blocks must equal rows alone."""
+    config, params = tiny().config.text, load_model(TINY).params
+    name = f"layers.{config.dense.index(False)}.mlp.experts"
+    parts = [matrix(params, f"{name}.{part}_proj") for part in ("gate", "up", "down")]
+    gate, up, down = (quantize(part.dequantize(mx.float32), Quantization(32, 8)) if packed else part for part in parts)
+    experts = RoutedExperts(stack([gate, up]), down)
+    x = mx.random.normal((rows, config.hidden_size), key=mx.random.key(1))
+    ids = mx.random.randint(0, config.num_experts, (rows, 2), key=mx.random.key(2)).astype(mx.uint32)
+    weights = mx.full((rows, 2), 0.5)
+    expected = experts(x, ids, weights)
+
+    told: list[bool] = []
+    kernel = "gather_qmm" if packed else "gather_mm"
+    gather = getattr(mx, kernel)
+
+    def recorded(*args: Any, rhs_indices: mx.array, sorted_indices: bool, **options: Any) -> mx.array:
+        told.append(sorted_indices)
+        if sorted_indices:
+            assert rhs_indices.tolist() == sorted(rhs_indices.tolist())
+        return gather(*args, rhs_indices=rhs_indices, **options)
+
+    monkeypatch.setattr(mx, kernel, recorded)
+    monkeypatch.setattr(mx, "default_device", lambda: mx.gpu)
+    monkeypatch.setattr("engine.model.mlp.on_cuda", lambda: cuda)
+    found = experts(x, ids, weights)
+    assert told == [ascending] * 2
+    assert mx.abs(found - expected).max().item() < 1e-4
 
 
 def test_bfloat16_follows_float32_on_the_cpu() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 
+import mlx.core as mx
 import pytest
 
 from engine.decode.chained import ChainedDrafter
@@ -230,6 +231,26 @@ def test_a_consumer_that_walks_away_leaves_the_session_usable() -> None:
     stream.close()
     assert_consistent(made)
     assert answer(made, PROMPT).token_ids == answer(session(), PROMPT).token_ids
+
+
+def test_metal_keeps_the_model_resident_while_an_answer_is_generated(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = [0]
+
+    def set_limit(limit: int) -> int:
+        limits.append(limit)
+        return limits[-2]
+
+    monkeypatch.setattr(mx, "set_wired_limit", set_limit)
+    made = session()
+    answer(made, PROMPT, 3)
+    assert limits == [0]
+    monkeypatch.setattr(mx.metal, "is_available", lambda: True)
+    monkeypatch.setattr(mx, "device_info", lambda device: {"max_recommended_working_set_size": 1000})
+    stream: Iterator[Event] = made.continue_ids(PROMPT, GenerationOptions(max_tokens=3))
+    next(stream)
+    assert limits == [0, 1000]
+    stream.close()
+    assert limits == [0, 1000, 0]
 
 
 def test_a_failure_inside_ends_with_an_event_and_a_fresh_session(monkeypatch: pytest.MonkeyPatch) -> None:

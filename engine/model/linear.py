@@ -66,11 +66,15 @@ class Dense:
         """Rows `ids` [...] -> [..., in]."""
         return self.weight[ids].astype(dtype)
 
-    def gather(self, x: mx.array, experts: mx.array) -> mx.array:
-        """x [R, 1, in] times the matrix of each row's expert [R] -> [R, 1, out]."""
+    def gather(self, x: mx.array, experts: mx.array, *, ascending: bool = False) -> mx.array:
+        """x [R, 1, in] times the matrix of each row's expert [R] -> [R, 1, out].
+
+        Args:
+            ascending: the experts are in order, so that a kernel may read each of them once for all its rows.
+        """
         weight = self.weight.swapaxes(-1, -2)
         if x.dtype == mx.float32 or mx.default_device() == mx.gpu:
-            return mx.gather_mm(x, weight, rhs_indices=experts)
+            return mx.gather_mm(x, weight, rhs_indices=experts, sorted_indices=ascending)
         # The CPU's gather_mm takes float32 only: copy the experts' matrices, a few routes at a time.
         parts = [
             x[i : i + _GATHER_SLICE] @ weight[experts[i : i + _GATHER_SLICE]]
@@ -132,7 +136,8 @@ class Packed:
         biases = None if self.biases is None else self.biases[ids]
         return self._expand(self.weight[ids], self.scales[ids], biases, dtype)
 
-    def gather(self, x: mx.array, experts: mx.array) -> mx.array:
+    def gather(self, x: mx.array, experts: mx.array, *, ascending: bool = False) -> mx.array:
+        """See `Dense.gather`."""
         q = self.quantization
         if x.shape[0] <= MOST_ROUTES and x.dtype == mx.bfloat16 and self.row_invariant:
             return multiply_experts(x[:, 0], self.arrays, experts, q.bits, q.group_size)[:, None]
@@ -146,6 +151,7 @@ class Packed:
             group_size=q.group_size,
             bits=q.bits,
             mode=q.mode,
+            sorted_indices=ascending,
         )
         return y.astype(x.dtype)
 
@@ -201,9 +207,9 @@ class Joined:
         """[..., in] -> [..., out]."""
         return mx.concatenate([part(x) for part in self.parts], axis=-1)
 
-    def gather(self, x: mx.array, experts: mx.array) -> mx.array:
-        """x [R, 1, in] times the matrices of each row's expert [R] -> [R, 1, out]."""
-        return mx.concatenate([part.gather(x, experts) for part in self.parts], axis=-1)
+    def gather(self, x: mx.array, experts: mx.array, *, ascending: bool = False) -> mx.array:
+        """x [R, 1, in] times the matrices of each row's expert [R] -> [R, 1, out]; see `Dense.gather`."""
+        return mx.concatenate([part.gather(x, experts, ascending=ascending) for part in self.parts], axis=-1)
 
     def expert(self, index: int) -> Joined:
         return Joined([part.expert(index) for part in self.parts])

@@ -9,6 +9,7 @@ import mlx.core as mx
 
 from engine.config import TextConfig
 from engine.model.cuda.products import MOST_ROWS
+from engine.model.device import on_cuda
 from engine.model.elementary import silu
 from engine.model.linear import MOST_ROUTES, Dense, Matrix, Projection
 from engine.model.params import Params, array, matrix, stacked
@@ -166,8 +167,11 @@ class RoutedExperts:
     @staticmethod
     def _multiply(m: Projection, x: mx.array, experts: mx.array) -> mx.array:
         """Route r: [R, in] -> [R, out] with the matrix of experts[r]; the ids ascend when there are many."""
-        if x.shape[0] < _SORT_ROUTES or mx.default_device() == mx.gpu:
-            return m.gather(x[:, None], experts)[:, 0]
+        few = x.shape[0] < _SORT_ROUTES
+        if few or mx.default_device() == mx.gpu:
+            # Metal has a kernel for experts in order, without which a prompt is read route by route. On CUDA it is not
+            # asked for: there a block of up to 16 rows must be computed as each row is alone.
+            return m.gather(x[:, None], experts, ascending=not few and not on_cuda())[:, 0]
         # On the CPU one product per expert in use beats the gather kernel, which multiplies row by row.
         parts: list[mx.array] = []
         start = 0
