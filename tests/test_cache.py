@@ -59,6 +59,26 @@ def test_a_model_s_sliding_layers_stay_bounded_while_global_ones_grow() -> None:
     assert max(conv_rows) <= 2 * (3 + ROLLBACK_ROWS) + 64
 
 
+@pytest.mark.parametrize("window", [8, 40, 100])
+def test_a_window_can_be_cut_back_by_the_rows_it_promises_also_when_it_has_just_moved(window: int) -> None:
+    cache, moved = KVCache(window), 0
+    for position in range(900):
+        base = cache.base
+        cache.append(rows(position, 1), rows(position, 1))
+        if cache.base == base:
+            continue
+        moved += 1
+        copied = KVCache(window)
+        copied.paste(cache.copy())
+        for held in (copied, cache):
+            held.trim(ROLLBACK_ROWS)
+            start = position + 1 - ROLLBACK_ROWS
+            view = held.append(rows(start, ROLLBACK_ROWS), rows(start, ROLLBACK_ROWS))
+            assert view.first <= start - window + 1
+            assert visible(held, view.first, view.keys) == list(range(view.first, position + 1))
+    assert moved > 1
+
+
 def test_trimming_too_far_is_refused_and_changes_nothing() -> None:
     cache = KVCache(8)
     for position in range(0, 600, 3):
@@ -91,6 +111,16 @@ def test_a_restart_forgets_and_starts_on_an_aligned_row() -> None:
     assert (view.first, cache.offset) == (2 * ALIGN, 2 * ALIGN + 3)
     with pytest.raises(ValueError, match="restarts at a multiple"):
         cache.restart(3)
+
+
+def test_a_window_that_reaches_before_a_restart_can_be_cut_back() -> None:
+    cache = KVCache(8)
+    cache.restart(2 * ALIGN)
+    cache.append(rows(2 * ALIGN, 5), rows(2 * ALIGN, 5))
+    cache.trim(3)
+    assert cache.offset == 2 * ALIGN + 2
+    with pytest.raises(ValueError, match="cannot cut 3 rows"):
+        cache.trim(3)
 
 
 def test_snapshots_outlive_what_happens_after_them() -> None:

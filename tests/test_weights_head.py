@@ -182,6 +182,28 @@ def test_the_head_of_another_model_is_refused_with_both_values(field: str, value
     assert "same model" in error.value.hint
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("num_attention_heads", 8),
+        ("swa_num_key_value_heads", 2),
+        ("swa_head_dim", 16),
+        ("sliding_window_size", 16),
+        ("rel_extent", 32),
+        ("d_rel", 8),
+        ("sconv_kernel_size", 3),
+        ("dense_intermediate_size", 48),
+    ],
+)
+def test_a_head_of_other_blocks_is_refused(field: str, value: int) -> None:
+    """Its blocks are computed with the model's geometry, so its own must be the same."""
+    config = layouts.config()
+    ours = config["text_config"][field]
+    config["text_config"][field] = value
+    with pytest.raises(HeadError, match=f"its {field} is {ours}, the model's is {value}"):
+        load_head(layouts.TINY, target=ModelConfig.from_dict(config))
+
+
 def test_a_head_stored_in_float16_is_refused(checkpoint: Path) -> None:
     (checkpoint / INDEX).unlink()
     layouts.save(checkpoint / layouts.HEAD, {name: value.astype(mx.float16) for name, value in layouts.head().items()})

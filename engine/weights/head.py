@@ -76,17 +76,11 @@ def head_config(own: ModelConfig, found: HeadFound) -> MTPConfig:
 def check_head_matches(target: ModelConfig, own: ModelConfig, found: HeadFound, where: str) -> None:
     """Raise `HeadError`, naming both values, unless a head with config `own` fits the model `target`.
 
-    Compared are the hidden size, the vocabulary, and the dtype family: a head kept in float16 has lost the range that
-    the model's bfloat16 hidden states need.
+    Compared are what the head shares with its model, the geometry of its blocks, which are built as the model's layers
+    are, and the dtype family: a head kept in float16 has lost the range that the model's bfloat16 hidden states need.
     """
-    pairs = (
-        ("hidden_size", own.text.hidden_size, target.text.hidden_size),
-        ("vocab_size", own.text.vocab_size, target.text.vocab_size),
-        ("unpadded_vocab_size", own.text.unpadded_vocab_size, target.text.unpadded_vocab_size),
-        ("logits_mup_width_multiplier", own.text.mup_multiplier, target.text.mup_multiplier),
-    )
     cure = "Use the head of the same model: the original checkpoint's mtp.safetensors fits all its conversions."
-    for name, ours, theirs in pairs:
+    for (name, ours), theirs in zip(_geometry(own.text).items(), _geometry(target.text).values(), strict=True):
         if ours != theirs:
             raise HeadError(
                 f"The MTP head in {where} belongs to another model: its {name} is {ours}, the model's is {theirs}.",
@@ -100,6 +94,26 @@ def check_head_matches(target: ModelConfig, own: ModelConfig, found: HeadFound, 
             f"The MTP head in {where} is stored in float16 ({half.name}), the model in {target.dtype or 'bfloat16'}.",
             cure,
         )
+
+
+def _geometry(text: TextConfig) -> dict[str, float]:
+    """What a head must have in common with its model, in the spelling of published configs."""
+    geometry: dict[str, float] = {
+        "hidden_size": text.hidden_size,
+        "vocab_size": text.vocab_size,
+        "unpadded_vocab_size": text.unpadded_vocab_size,
+        "logits_mup_width_multiplier": text.mup_multiplier,
+        "dense_intermediate_size": text.dense_width,
+        "sconv_kernel_size": text.conv_kernel,
+        "d_rel": text.d_rel,
+        "rel_extent": text.global_attention.extent,
+        "sliding_window_size": text.sliding_attention.extent,
+    }
+    for prefix, attention in (("", text.global_attention), ("swa_", text.sliding_attention)):
+        geometry[f"{prefix}num_attention_heads"] = attention.heads
+        geometry[f"{prefix}num_key_value_heads"] = attention.kv_heads
+        geometry[f"{prefix}head_dim"] = attention.head_dim
+    return geometry
 
 
 def _is_head(name: str) -> bool:
