@@ -12,7 +12,7 @@ from engine.hub.facts import ModelFacts
 from engine.hub.library import Library
 from engine.paths import UserPaths, user_paths
 from engine.weights.files import list_files
-from engine.weights.head import HeadFound
+from engine.weights.head import HeadFound, head_geometry
 from engine.weights.inspect import Inspection, inspect
 from engine.weights.rename import Scope, scope_of
 
@@ -133,12 +133,4 @@ def _head_note(seen: Inspection) -> str:
 
 
 def _shape(seen: Inspection) -> tuple[tuple[str, float], ...]:
-    if seen.config is None:
-        return ()
-    text = seen.config.text
-    return (
-        ("hidden_size", text.hidden_size),
-        ("vocab_size", text.vocab_size),
-        ("unpadded_vocab_size", text.unpadded_vocab_size),
-        ("logits_mup_width_multiplier", text.mup_multiplier),
-    )
+    return () if seen.config is None else tuple(head_geometry(seen.config.text).items())

@@ -73,30 +73,7 @@ def head_config(own: ModelConfig, found: HeadFound) -> MTPConfig:
     return MTPConfig(sliding, chain_norm=published_name("mtp.chain_norm") in found.tensors)
 
 
-def check_head_matches(target: ModelConfig, own: ModelConfig, found: HeadFound, where: str) -> None:
-    """Raise `HeadError`, naming both values, unless a head with config `own` fits the model `target`.
-
-    Compared are what the head shares with its model, the geometry of its blocks, which are built as the model's layers
-    are, and the dtype family: a head kept in float16 has lost the range that the model's bfloat16 hidden states need.
-    """
-    cure = "Use the head of the same model: the original checkpoint's mtp.safetensors fits all its conversions."
-    for (name, ours), theirs in zip(_geometry(own.text).items(), _geometry(target.text).values(), strict=True):
-        if ours != theirs:
-            raise HeadError(
-                f"The MTP head in {where} belongs to another model: its {name} is {ours}, the model's is {theirs}.",
-                cure,
-            )
-    half = next(
-        (info for info in found.tensors.values() if info.dtype == "F16" and info.name.endswith(".weight")), None
-    )
-    if half is not None and target.dtype != "float16":
-        raise HeadError(
-            f"The MTP head in {where} is stored in float16 ({half.name}), the model in {target.dtype or 'bfloat16'}.",
-            cure,
-        )
-
-
-def _geometry(text: TextConfig) -> dict[str, float]:
+def head_geometry(text: TextConfig) -> dict[str, float]:
     """What a head must have in common with its model, in the spelling of published configs."""
     geometry: dict[str, float] = {
         "hidden_size": text.hidden_size,
@@ -114,6 +91,29 @@ def _geometry(text: TextConfig) -> dict[str, float]:
         geometry[f"{prefix}num_key_value_heads"] = attention.kv_heads
         geometry[f"{prefix}head_dim"] = attention.head_dim
     return geometry
+
+
+def check_head_matches(target: ModelConfig, own: ModelConfig, found: HeadFound, where: str) -> None:
+    """Raise `HeadError`, naming both values, unless a head with config `own` fits the model `target`.
+
+    Compared are what the head shares with its model, the geometry of its blocks, which are built as the model's layers
+    are, and the dtype family: a head kept in float16 has lost the range that the model's bfloat16 hidden states need.
+    """
+    cure = "Use the head of the same model: the original checkpoint's mtp.safetensors fits all its conversions."
+    for (name, ours), theirs in zip(head_geometry(own.text).items(), head_geometry(target.text).values(), strict=True):
+        if ours != theirs:
+            raise HeadError(
+                f"The MTP head in {where} belongs to another model: its {name} is {ours}, the model's is {theirs}.",
+                cure,
+            )
+    half = next(
+        (info for info in found.tensors.values() if info.dtype == "F16" and info.name.endswith(".weight")), None
+    )
+    if half is not None and target.dtype != "float16":
+        raise HeadError(
+            f"The MTP head in {where} is stored in float16 ({half.name}), the model in {target.dtype or 'bfloat16'}.",
+            cure,
+        )
 
 
 def _is_head(name: str) -> bool:
