@@ -18,6 +18,7 @@ from engine.decode.drafter import Drafter
 from engine.decode.loop import Rollback
 from engine.decode.options import GenerationOptions
 from engine.decode.stateful import StatefulDrafter
+from engine.model.fused.products import FEW_ROWS
 from tests.support import PROMPT, Run, cache_distance, prefilled, run, scripted, tiny, tiny_head
 
 COUNT = 200
@@ -127,6 +128,15 @@ def test_there_is_no_near_tie_where_rows_do_not_depend_on_their_block(monkeypatc
     result = run(60, drafter=scripted(plain().ids, 0.7), drafts=lambda step: 3)
     assert result.ids == plain().ids[: len(result.ids)]
     assert not any(step.near_ties for step in result.steps)
+
+
+def test_a_block_of_more_rows_than_are_alike_has_near_ties_after_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop_module, "tie_margin", lambda top, dtype: 1e9)
+    monkeypatch.setattr(tiny().backbone, "row_invariant", True)
+    for drafts, counted in ((FEW_ROWS - 1, False), (FEW_ROWS, True)):
+        result = run(20, drafter=scripted(plain().ids, 0.9), drafts=lambda step, k=drafts: k)
+        assert result.ids == plain().ids[: len(result.ids)]
+        assert any(step.near_ties for step in result.steps) is counted
 
 
 @pytest.mark.parametrize("row", [0, 1, 2])

@@ -15,6 +15,7 @@ from engine.decode.drafter import Draft, Drafter
 from engine.decode.sampler import Sampler
 from engine.decode.target import Target
 from engine.events import FinishReason
+from engine.model.fused.products import FEW_ROWS
 from engine.values import to_floats, to_int, to_ints
 
 Rollback = Literal["trim", "replay"]
@@ -108,7 +109,8 @@ class DecodeLoop:
         before = target.mark()
         block = mx.concatenate([mx.array(ids[-1:], mx.int32), draft.tokens])
         hidden = target.forward(block)
-        verdict = judge(target.logits(hidden), draft, self.sampler, margins=not target.backbone.row_invariant)
+        alike = target.backbone.row_invariant and block.shape[0] <= FEW_ROWS
+        verdict = judge(target.logits(hidden), draft, self.sampler, margins=not alike)
         mx.async_eval(verdict.arrays, draft.tokens, hidden, target.cache.arrays, self.drafter.arrays)
         # Penalties count tokens that the host has read, and a replay computes the rows again.
         more = more and self.rollback == "trim" and not self.sampler.options.penalised
