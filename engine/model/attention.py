@@ -53,8 +53,8 @@ class Attention:
         self.q_width, self.kv_width = self.heads * self.head_dim, self.kv_heads * self.head_dim
         self.bias = RelativeBias(array(params, f"{name}.rel_bias"), windowed=sliding)
         dtype, group = self.q_norm.dtype, self.heads // self.kv_heads
-        own = takes(self.head_dim, dtype)
-        self._few_rows = RowAttention(self.head_dim, group, self.d_rel, self.bias, dtype) if own else None
+        own = takes(self.head_dim, group, dtype)
+        self._few_rows = RowAttention(self.head_dim, group, self.d_rel, self.bias) if own else None
 
     @property
     def row_invariant(self) -> bool:

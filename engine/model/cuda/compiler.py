@@ -42,22 +42,37 @@ __device__ __forceinline__ unsigned pair(float first, float second) {
   return both;
 }
 
-__device__ __forceinline__ Eight eight_at(const bf16* p) {
-  const uint4 u = __ldg(reinterpret_cast<const uint4*>(p));
-  const unsigned part[4] = {u.x, u.y, u.z, u.w};
-  Eight e;
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    e.v[2 * i] = __uint_as_float(part[i] << 16);
-    e.v[2 * i + 1] = __uint_as_float(part[i] & 0xffff0000u);
-  }
-  return e;
+__device__ __forceinline__ unsigned both(bf16 first, bf16 second) {
+  return static_cast<unsigned>(second.bits) << 16 | first.bits;
 }
 
 __device__ __forceinline__ Eight eight_at(const float* p) {
   const float4* q = reinterpret_cast<const float4*>(p);
   const float4 a = __ldg(q), b = __ldg(q + 1);
   return {{a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w}};
+}
+
+// Eight bfloat16 numbers as four pairs.
+struct Pairs { unsigned v[4]; };
+
+__device__ __forceinline__ Pairs row_pairs(const bf16* p) {
+  const uint4 u = __ldg(reinterpret_cast<const uint4*>(p));
+  return {{u.x, u.y, u.z, u.w}};
+}
+
+// sum += 16 outputs x 16 inputs times 16 inputs x 8 rows. Of the outputs, `low` holds number lane / 4 and `high` that
+// plus 8; `row` is number lane / 4 of the rows. A thread brings four inputs: which of its inputs stands in which place
+// does not matter as long as outputs and rows agree.
+__device__ __forceinline__ void add_product(
+    float (&sum)[4], unsigned low0, unsigned low1, unsigned high0, unsigned high1, unsigned row0, unsigned row1) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+      : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+      : "r"(low0), "r"(high0), "r"(low1), "r"(high1), "r"(row0), "r"(row1));
+}
+
+__device__ __forceinline__ void add_eight(float (&sum)[4], const Pairs& low, const Pairs& high, const Pairs& row) {
+  add_product(sum, low.v[0], low.v[1], high.v[0], high.v[1], row.v[0], row.v[1]);
+  add_product(sum, low.v[2], low.v[3], high.v[2], high.v[3], row.v[2], row.v[3]);
 }
 
 __device__ __forceinline__ float sum_over_warp(float x) {
