@@ -29,11 +29,12 @@ def token_origin() -> Literal["environment", "file"] | None:
     current = token()
     if current is None:
         return None
-    try:
-        stored = _token_file().read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError):
-        stored = ""
-    return "file" if stored == current else "environment"
+    return "file" if _stored() == current else "environment"
+
+
+def is_stored() -> bool:
+    """Whether there is one to forget, also where that of the environment goes first."""
+    return bool(_stored())
 
 
 def check_token(value: str, *, endpoint: str | None = None) -> str:
@@ -104,6 +105,13 @@ def _token_file() -> Path:
     from huggingface_hub import constants  # noqa: PLC0415
 
     return Path(constants.HF_TOKEN_PATH)
+
+
+def _stored() -> str:
+    try:
+        return _token_file().read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
 
 
 def _clean(value: str) -> str:

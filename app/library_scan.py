@@ -22,8 +22,10 @@ DEMO = "Inkstand Demo"
 class Estimate:
     """What loading a model takes and what there is."""
 
-    def __init__(self, footprint: Footprint, available: int | None, loaded: int) -> None:
+    def __init__(self, footprint: Footprint, available: int | None, loaded: int, machine: int | None = None) -> None:
         self.footprint = footprint
+        self.machine = machine
+        """Bytes that there are in all."""
         self.available = None if available is None else available + loaded
         """Bytes that can be had, those of the model that is unloaded before included."""
 
@@ -73,9 +75,9 @@ def look(hub: HubAccess) -> Found:
 
 def estimate(directory: Path, head: Path | None, held: int) -> Estimate:
     """Blocks for reading headers."""
-    from engine.memory import available_memory, footprint  # noqa: PLC0415
+    from engine.memory import available_memory, footprint, total_memory  # noqa: PLC0415
 
-    return Estimate(footprint(directory, head), available_memory(), held)
+    return Estimate(footprint(directory, head), available_memory(), held, total_memory())
 
 
 def verified(

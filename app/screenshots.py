@@ -16,9 +16,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from engine.config import ModelConfig
 from engine.errors import UserError
 from engine.messages import Message
-from engine.paths import HOME, user_paths
+from engine.paths import HOME, demo_checkpoint, user_paths
 
 HAIKU = """\
 Small pools hold the sky,
@@ -60,7 +61,9 @@ def _speak(messages: Sequence[Message]) -> tuple[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class Look:
+    """Theme, and device pixels per pixel."""
+
     mode: str
     ratio: int
 
@@ -72,7 +75,7 @@ class _Look:
 class Studio:
     """One window in one look, and the camera."""
 
-    def __init__(self, out: Path, look: _Look) -> None:
+    def __init__(self, out: Path, look: Look) -> None:
         from app.composition import application, build, start  # noqa: PLC0415 (after the platform is chosen)
         from app.engine_host import LoadRequest  # noqa: PLC0415
         from app.scripted import Said, Script, scripted_loader  # noqa: PLC0415
@@ -81,6 +84,10 @@ class Studio:
         self._qt = application([])
         self.script = Script(lambda messages: Said(*_speak(messages)), rate=150, prefill_rate=900)
         self.script.accepted = (4, 3, 4, 1, 4, 4, 2, 4, 0, 4, 3, 4, 4, 2)
+        # What it says of itself is true of the bundled demo.
+        demo = ModelConfig.from_directory(demo_checkpoint())
+        assert demo.mtp is not None
+        self.script.context, self.script.depths = demo.text.max_positions, demo.mtp.depths
         self.gui = build(user_paths(), scripted_loader(self.script))
         self.s, self.window = self.gui.services, self.gui.window
         sampling = replace(self.s.preferences.value.sampling, temperature=0.0)
@@ -114,7 +121,9 @@ class Studio:
         from PySide6.QtGui import QPixmap  # noqa: PLC0415
         from PySide6.QtWidgets import QWidget  # noqa: PLC0415
 
-        self.turn(0.05)
+        # Twice: what is laid out in the first turn may need another one to find its height.
+        for _ in range(2):
+            self.turn(0.05)
         target = widget if isinstance(widget, QWidget) else self.window
         pixmap = QPixmap(target.size() * self.look.ratio)
         pixmap.setDevicePixelRatio(self.look.ratio)
@@ -155,8 +164,10 @@ def shoot_all(studio: Studio) -> None:
     studio.settle()
     studio.shoot("conversation")
     _shoot_finding(studio)
+    context = studio.script.context
     studio.script.failure = UserError(
-        "The prompt has 4,310 tokens; the context holds 4,096.", "Start a new chat, or allow a longer context."
+        f"The prompt has {context + 214} tokens; the context holds {context} with at least one for the answer.",
+        "Shorten the prompt or start a new conversation.",
     )
     s.chat.send("And now the same as a table, please.")
     studio.settle()
@@ -262,7 +273,7 @@ def main(argv: Sequence[str]) -> int:
     out = Path(argv[0])
     out.mkdir(parents=True, exist_ok=True)
     os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
-    for look in (_Look(mode, ratio) for mode in ("light", "dark") for ratio in (1, 2)):
+    for look in (Look(mode, ratio) for mode in ("light", "dark") for ratio in (1, 2)):
         with tempfile.TemporaryDirectory() as home:
             os.environ[HOME] = home
             studio = Studio(out, look)

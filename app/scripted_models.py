@@ -15,7 +15,9 @@ from engine.hub.facts import ModelFacts
 from engine.hub.plan import Plan, PlannedFile, PlanRequest, Skipped
 from engine.hub.progress import DownloadProgress, FileProgress, FileState, State
 from engine.hub.select import Kind
+from engine.installed import open_library
 from engine.memory import Footprint, Layers
+from engine.paths import demo_checkpoint
 
 if TYPE_CHECKING:
     from engine.errors import UserError
@@ -30,9 +32,8 @@ _HASH = "0" * 64
 
 
 def demo_model() -> Model:
-    packing, note = "affine 4-bit, groups of 64", "4 depths in mtp.safetensors"
-    facts = ModelFacts("Inkling", "published", packing, backbone=True, head=True, head_note=note)
-    return Model(DEMO, Path("demo"), "folder", "ready", 47_500_000, facts=facts)
+    """The bundled demo as it is."""
+    return open_library().describe(demo_checkpoint(), name=DEMO)
 
 
 def _model(repo: str, quantization: str, size: int, *, head: str | None = None, status: str = "ready") -> Model:
@@ -123,7 +124,7 @@ def answer_with(made: Plan | UserError) -> Callable[..., Callable[[], object]]:
     return ask
 
 
-def estimate(available: int) -> Estimate:
+def estimate(available: int, machine: int = MEMORY) -> Estimate:
     """Figures of the 4-bit checkpoint in bfloat16."""
     layers = (Layers(7, 4096, 73_728, None), Layers(53, 4096, 73_728, 512))
     seen = Footprint(
@@ -138,4 +139,4 @@ def estimate(available: int) -> Estimate:
         largest=2_415_000_000,
         max_context=1_048_576,
     )
-    return Estimate(seen, available, 0)
+    return Estimate(seen, available, 0, machine)

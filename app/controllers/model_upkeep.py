@@ -182,6 +182,9 @@ class ModelUpkeep(QObject):
                 self._adopt_folders(hub)
                 self.told.emit(f"{size(moved)} moved to {folder}.")
             else:
+                from engine.hub.partfile import make_folder  # noqa: PLC0415
+
+                await in_background(lambda: make_folder(folder))
                 further = [f for f in self._preferences.value.further_folders if f != folder]
                 keep = [old] if any(m.path.is_relative_to(old) for m in models) else []
                 kept = tuple(dict.fromkeys((*further, *keep)))

@@ -12,7 +12,7 @@ from PySide6.QtCore import QObject, QTimer, Signal
 from app.bridge import Stamped
 from app.store.figures import draft_from_json, stats_from_json
 from app.store.records import Message, Round
-from app.wording import truth, verdict
+from app.wording import number, truth, verdict
 from engine.events import Cancelled as CancelledEvent
 from engine.events import DraftStatus, Finished, PrefillProgress, RoundDone
 from engine.stats import GenerationStats
@@ -21,7 +21,7 @@ WINDOW_S = 2.5
 """Span of the live rate: MTP emits in lumps, a shorter one would flicker."""
 REFRESH_MS = 100
 VERDICT_S = 2.0
-"""The verdict changes at most every so many seconds."""
+"""The verdict changes at most every so many seconds, unless its tokens per round are no longer the headline's."""
 PLAIN_ENOUGH = 3
 """Plain steps needed before their mean is used."""
 
@@ -183,7 +183,8 @@ class StatsController(QObject):
             per_round = stats.ms_per_round
             break_even = per_round / plain if per_round is not None and plain else None
             state = replace(state, ms_per_plain_step=plain, break_even=break_even)
-            if not state.verdict or now - self._verdict_at >= VERDICT_S or not state.running:
+            stale = not state.verdict.startswith(f"{number(stats.acceptance_length, 1)} ")
+            if stale or now - self._verdict_at >= VERDICT_S or not state.running:
                 auto = self._draft is not None and self._draft.auto
                 state = replace(state, verdict=verdict(stats.acceptance_length, break_even, auto=auto))
                 self._verdict_at = now

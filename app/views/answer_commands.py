@@ -20,10 +20,11 @@ from app.views.chat.replay_dialog import ReplayDialog
 from app.views.dialogs import TextDialog
 
 
-def run_dialog(dialog: QDialog) -> None:
-    """Wait for a dialog; its parent would keep it for good."""
-    dialog.exec()
+def run_dialog(dialog: QDialog) -> int:
+    """Wait for a dialog, which its parent would keep for good, and return its result."""
+    result = dialog.exec()
     dialog.deleteLater()
+    return result
 
 
 class AnswerCommands:

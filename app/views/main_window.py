@@ -31,7 +31,7 @@ from app.views.dialogs import TextDialog
 from app.views.help_window import HelpWindow
 from app.views.menus import Menus
 from app.views.model_status import ModelStatus
-from app.views.settings_dialog import SettingsDialog
+from app.views.settings_dialog import CHOOSE_FOLDER, SettingsDialog
 from app.views.sidebar import Sidebar
 from app.views.stats.feed import StatsFeed
 from app.views.stats.panel import StatsPanel
@@ -55,7 +55,7 @@ class Services:
 
 
 class MainWindow(QMainWindow):
-    """Signals: quit_requested, models_wanted.
+    """Signals: quit_requested, models_wanted, models_folder_wanted.
 
     Args:
         quit_on_close: closing the window ends the program; on a Mac it stays in the Dock instead.
@@ -63,6 +63,7 @@ class MainWindow(QMainWindow):
 
     quit_requested = Signal()
     models_wanted = Signal()
+    models_folder_wanted = Signal()
 
     def __init__(self, services: Services, *, quit_on_close: bool = sys.platform != "darwin") -> None:
         super().__init__()
@@ -271,7 +272,8 @@ class MainWindow(QMainWindow):
     # -- messages -----------------------------------------------------------------------------
 
     def show_settings(self) -> None:
-        run_dialog(SettingsDialog(self._s.theme, self._s.preferences, self))
+        if run_dialog(SettingsDialog(self._s.theme, self._s.preferences, self)) == CHOOSE_FOLDER:
+            self.models_folder_wanted.emit()
 
     def show_help(self) -> None:
         help_window = self.findChild(HelpWindow) or HelpWindow(self._s.theme, self)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QKeySequence
 from PySide6.QtWidgets import (
     QDialog,
@@ -22,7 +21,6 @@ from PySide6.QtWidgets import (
 
 from app import credentials
 from app.controllers.preferences import Preferences
-from app.hints import sentence_of
 from app.settings import LIMITS
 from app.theme import GRID, Theme
 from app.views.chat_settings import SAMPLING_NOTE
@@ -30,6 +28,7 @@ from app.views.forms import Form, scrolled
 from app.views.labels import Hairline, Label
 from app.views.menus import MENUS
 from app.views.page_list import PageList
+from app.views.token_field import TokenField
 from engine.errors import UserError
 from engine.text.effort import EFFORT_LEVELS
 
@@ -38,6 +37,8 @@ SAMPLING_DEFAULTS = (
 )
 ICONS = ("appearance", "dice", "models", "download", "keyboard")
 """Of the sections."""
+CHOOSE_FOLDER = 2
+"""Result of the dialog where the user wants to choose another models folder."""
 TokenCheck = Callable[[str, str | None], str]
 """(token, endpoint) to the name of its owner; raises UserError."""
 
@@ -52,8 +53,6 @@ def _check(token: str, endpoint: str | None) -> str:
 
 class SettingsDialog(QDialog):
     """`check_token` asks the hub who a token belongs to; it runs on a thread."""
-
-    _checked = Signal(str, bool)
 
     def __init__(
         self, theme: Theme, preferences: Preferences, parent: QWidget | None, *, check_token: TokenCheck = _check
@@ -168,7 +167,7 @@ class SettingsDialog(QDialog):
         folder.setReadOnly(True)
         folder.setMinimumWidth(30 * GRID)
         folder.setAccessibleName("Models folder")
-        form.row("Models folder", form.beside(folder, form.button("Choose…", lambda: self._choose_folder(folder))))
+        form.row("Models folder", form.beside(folder, form.button("Choose…", self._choose_folder)))
         further = QLineEdit("; ".join(map(str, value.further_folders)), form)
         further.setReadOnly(True)
         further.setMinimumWidth(30 * GRID)
@@ -185,18 +184,11 @@ class SettingsDialog(QDialog):
             placeholder="https://huggingface.co",
             note="A mirror that speaks the hub's protocol.",
         )
-        self.token = QLineEdit(form)
-        self.token.setEchoMode(QLineEdit.EchoMode.Password)
-        self.token.setMinimumWidth(30 * GRID)
-        self.token.setAccessibleName("Access token")
-        origin = credentials.token_origin()
-        where = {"environment": "From the environment", "file": "Stored"}.get(origin or "", "hf_…")
-        self.token.setPlaceholderText(where)
-        self._test = form.button("Test", self._test_token)
-        form.row("Access token", form.beside(self.token, self._test), "For repositories that ask who you are.")
-        self.token_result = Label(self._theme, "", form, color="text_2", delta=-1, wrap=True)
-        form.row("", self.token_result)
-        self._checked.connect(self._show_check)
+        self.token = TokenField(
+            self._theme, form, check=lambda token: self._check_token(token, self._preferences.value.endpoint)
+        )
+        form.row("Access token", self.token, "For repositories that ask who you are; stored once the hub accepts it.")
+        form.row("", self.token.state, wide=True)
         form.integer(
             "Bandwidth",
             None if value.bandwidth_limit is None else value.bandwidth_limit // 1000,
@@ -229,13 +221,11 @@ class SettingsDialog(QDialog):
         form.wide(table)
         return form
 
-    # -- folders and token --------------------------------------------------------------------
+    # -- folders ------------------------------------------------------------------------------
 
-    def _choose_folder(self, field: QLineEdit) -> None:
-        path = QFileDialog.getExistingDirectory(self, "Models folder", field.text() or str(Path.home()))
-        if path:
-            self._set(models_folder=Path(path))
-            field.setText(path)
+    def _choose_folder(self) -> None:
+        """Under Models, where the models that are there can move along and what goes wrong is told."""
+        self.done(CHOOSE_FOLDER)
 
     def _add_folder(self, field: QLineEdit) -> None:
         path = QFileDialog.getExistingDirectory(self, "Further folder", str(Path.home()))
@@ -246,32 +236,3 @@ class SettingsDialog(QDialog):
     def _clear(self, field: QLineEdit) -> None:
         self._set(further_folders=())
         field.clear()
-
-    def _test_token(self) -> None:
-        """Ask the hub, on a thread, and keep the token when it is good."""
-        token = self.token.text().strip() or credentials.token() or ""
-        if not token:
-            self._show_check("Type a token first.", False)
-            return
-        self._test.setEnabled(False)
-        self.token_result.set_text("Asking the hub…")
-        endpoint = self._preferences.value.endpoint
-
-        def ask() -> None:
-            try:
-                owner = self._check_token(token, endpoint)
-            except UserError as error:
-                self._checked.emit(sentence_of(error), False)
-            else:
-                self._checked.emit(f"It belongs to {owner}.", True)
-
-        threading.Thread(target=ask, name="inkstand-token", daemon=True).start()
-
-    def _show_check(self, text: str, good: bool) -> None:
-        self._test.setEnabled(True)
-        self.token_result.set_color("success" if good else "danger")
-        self.token_result.set_text(text)
-        if good and self.token.text().strip():
-            credentials.save_token(self.token.text().strip())
-            self.token.clear()
-            self.token.setPlaceholderText("Stored")

@@ -9,9 +9,12 @@ import pytest
 
 from app import scripted_models as scripted
 from app.model_rows import ACTIVE, TITLES, Row, Shelf, cure_of, describe_progress, overall, rows_of
+from engine.cli.units import size
 from engine.hub.catalog import CATALOG
 from engine.hub.entry import Model
 from engine.hub.facts import ModelFacts
+from engine.paths import demo_checkpoint
+from engine.weights.inspect import inspect
 
 
 def row_of(shelf: Shelf, title: str) -> Row:
@@ -82,6 +85,15 @@ def test_the_demo_cannot_be_deleted_and_models_leave_the_catalog() -> None:
     assert scripted.MXFP4 in catalog
     assert scripted.SMALL in catalog, "only its head is there"
     assert len(rows_of(Shelf())) == len(CATALOG)
+
+
+def test_pictures_show_the_demo_as_it_is() -> None:
+    demo = rows_of(scripted.shelf())[0]
+    files = sum(path.stat().st_size for path in demo_checkpoint().iterdir())
+    assert demo.size == size(files)
+    packing = inspect(demo_checkpoint()).packing
+    assert max(packing, key=lambda how: packing[how]) in demo.detail
+    assert "MTP head with 4 depths" in demo.detail
 
 
 def test_what_needs_more_than_this_machine_is_marked() -> None:

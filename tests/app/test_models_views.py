@@ -44,9 +44,9 @@ def plan_dialog(theme: Theme, kind: str = "whole", **values: int) -> PlanDialog:
     )
 
 
-def ledger(theme: Theme, available: int, context: int = 8192) -> LedgerDialog:
+def ledger(theme: Theme, available: int, context: int = 8192, machine: int = scripted.MEMORY) -> LedgerDialog:
     def ask(done: object) -> object:
-        done(scripted.estimate(available))  # pyright: ignore[reportCallIssue]
+        done(scripted.estimate(available, machine))  # pyright: ignore[reportCallIssue]
         return lambda: None
 
     return LedgerDialog(theme, "m", ask=ask, context_for=lambda _: context)  # pyright: ignore[reportArgumentType]
@@ -227,6 +227,21 @@ def test_the_ledger_adds_up_and_follows_the_context(theme: Theme) -> None:
     dialog.chosen.connect(chosen.append)
     dialog.go.click()
     assert chosen == [1048576]
+
+
+@pytest.mark.parametrize(
+    ("available", "machine", "said"),
+    [
+        (158_500_000_000, scripted.MEMORY, "16\u2009384 tokens of context fit; closing other programs"),
+        (118_000_000_000, scripted.MEMORY, "No context is short enough: close other programs, or choose"),
+        (60_000_000_000, 64_000_000_000, "No context is short enough for this machine: choose a smaller checkpoint"),
+    ],
+)
+def test_the_ledger_advises_what_helps(theme: Theme, available: int, machine: int, said: str) -> None:
+    dialog = ledger(theme, available, 1_048_576, machine)
+    assert "are missing." in dialog.verdict.text()
+    assert said in dialog.verdict.text()
+    assert "shorter context" not in dialog.verdict.text()
 
 
 def test_the_ledger_without_figures_explains(theme: Theme) -> None:

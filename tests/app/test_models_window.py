@@ -10,14 +10,15 @@ from pathlib import Path
 import pytest
 from hub.fake_hub import FakeHub, Fault
 from hub_window import FILES, HubWindow, Scenario, run_window, tiny_hub, window_loop
-from PySide6.QtCore import QUrl
-from PySide6.QtWidgets import QApplication, QPushButton
+from PySide6.QtCore import QTimer, QUrl
+from PySide6.QtWidgets import QApplication, QFileDialog, QLineEdit, QPushButton
 
 from app.engine_host import Checkpoint, LoadRequest
 from app.scripted import Script, scripted_loader
 from app.views.models.confirm import Confirm
 from app.views.models.ledger_dialog import LedgerDialog
 from app.views.models.plan_dialog import PlanDialog
+from app.views.settings_dialog import SettingsDialog
 from engine.hub.storage import verify_model
 from engine.paths import demo_checkpoint, user_paths
 
@@ -383,6 +384,43 @@ def test_another_folder_takes_the_models_along_or_keeps_them_listed(play: Play, 
         ]
         window.gui.manager.use_folder(second)
         await window.until(lambda: str(second) in window.gui.manager.page.folder.text())
+
+    play(scenario)
+
+
+def test_the_settings_lead_to_the_choice_of_the_folder(
+    play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new = tmp_path / "new"
+    monkeypatch.setattr(QFileDialog, "getExistingDirectory", lambda *_: str(new))
+
+    async def scenario(window: HubWindow) -> None:
+        await download(window)
+        gui = window.gui
+
+        def press_choose() -> None:
+            (dialog,) = gui.window.findChildren(SettingsDialog)
+            field = next(e for e in dialog.findChildren(QLineEdit) if e.accessibleName() == "Models folder")
+            choose = next(b for b in field.parentWidget().findChildren(QPushButton) if b.text() == "Choose…")
+            choose.click()
+
+        QTimer.singleShot(0, gui.window, press_choose)
+        gui.window.show_settings()
+        assert gui.window.stack.currentWidget() is gui.manager.page
+        answer(window, "Move them")
+        await window.until(lambda: window.has(REPO) and window.row(REPO).key == str(new / REPO))
+
+    play(scenario)
+
+
+def test_a_folder_that_cannot_be_written_is_refused(play: Play, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+
+    async def scenario(window: HubWindow) -> None:
+        before = window.gui.manager.page.folder.text()
+        window.gui.manager.use_folder(tmp_path / "file" / "models")
+        await window.until(lambda: "cannot be written" in window.gui.manager.page.message.text())
+        assert window.gui.manager.page.folder.text() == before
 
     play(scenario)
 

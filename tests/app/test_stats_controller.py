@@ -7,7 +7,7 @@ import pytest
 from app.controllers.stats import VERDICT_S, PanelState, PlainClock, StatsController
 from app.store.figures import to_json
 from app.store.records import Message, Round
-from app.wording import DASH, DEFINITIONS, footer, truth
+from app.wording import DASH, DEFINITIONS, footer, number, truth
 from engine.events import DraftStatus, Finished, Generation, PrefillProgress, RoundDone
 from engine.messages import Message as Turn
 from engine.stats import GenerationStats, StatsRecorder
@@ -93,10 +93,21 @@ def test_the_verdict_comes_from_measured_plain_steps_and_changes_rarely(bench: B
     state = bench.refresh()
     assert state.break_even == pytest.approx(2.5)
     assert state.verdict == "4.0 tokens/round, break-even 2.5: MTP is 1.60x faster"
-    bench.round(0, 0.05)
+    bench.round(3, 0.09)
     assert bench.refresh().verdict == state.verdict
     bench.clock.now += VERDICT_S
     assert bench.refresh().verdict != state.verdict
+    bench.controller.end()
+
+
+def test_the_verdict_never_contradicts_the_headline(bench: Bench) -> None:
+    for _ in range(4):
+        bench.round(0, 0.02, drafted=0)
+    for accepted in (4, 0, 3, 1, 1, 4, 2):
+        bench.round(accepted, 0.05)
+        state = bench.refresh()
+        assert state.stats is not None
+        assert state.verdict.startswith(f"{number(state.stats.acceptance_length, 1)} tokens/round, ")
     bench.controller.end()
 
 

@@ -28,6 +28,7 @@ from app.display import NoDisplay, check_display
 from app.engine_host import LoadRequest, OpenModel, Progress
 from app.motion import system_reduces_motion
 from app.power import SleepGuard, inhibitor
+from app.screenshots import Look, Studio
 from app.scripted import Said, Script, ScriptedModel, scripted_loader
 from app.settings import Settings
 from app.store.history import History
@@ -38,10 +39,12 @@ from app.views.chat.user_message import UserMessage
 from app.views.dialogs import TextDialog
 from app.views.main_window import MainWindow
 from app.views.menus import COMMANDS
+from app.views.models.confirm import Confirm
 from app.views.settings_dialog import SettingsDialog
 from app.wording import DEFINITIONS
+from engine.config import ModelConfig
 from engine.errors import UserError
-from engine.paths import user_paths
+from engine.paths import demo_checkpoint, user_paths
 
 if TYPE_CHECKING:
     from conftest import Opened
@@ -510,6 +513,36 @@ def test_panel_definitions_are_in_the_tooltips(gui: Gui) -> None:
     assert panel.verdict.toolTip() == DEFINITIONS["break_even"]
 
 
+def test_a_model_without_a_head_has_no_empty_bars(gui: Gui, wait, script) -> None:
+    panel = gui.window.panel
+    gui.window.show()
+    assert panel.bars.isVisible()
+    assert panel.length.isVisible()
+    script.depths, script.head_reason = 0, "This checkpoint has no MTP head."
+    gui.services.host.load(LoadRequest(Path("plain"), "Plain"))
+    wait(lambda: gui.services.host.facts is not None and gui.services.host.facts.name == "Plain")
+    assert not panel.bars.isVisible()
+    assert not panel.length.isVisible()
+    assert panel.rate.isVisible()
+    assert "rounds" not in panel.verdict.text()
+    type_and_send(gui, "one")
+    wait(lambda: done(gui))
+    assert panel.verdict.text() == "Plain decoding"
+    assert "no MTP head" in panel.break_even.text()
+
+
+def test_the_pictures_speak_of_the_bundled_demo(qapp: QApplication, tmp_path: Path) -> None:
+    studio = Studio(tmp_path, Look("light", 1))
+    try:
+        demo = ModelConfig.from_directory(demo_checkpoint())
+        facts = studio.s.host.facts
+        assert facts is not None
+        assert demo.mtp is not None
+        assert (facts.context, facts.depths) == (demo.text.max_positions, demo.mtp.depths)
+    finally:
+        studio.close()
+
+
 def test_figures_do_not_change_the_width_of_anything(gui: Gui, wait) -> None:
     before = [w.geometry().width() for w in (gui.window.panel, gui.window.page, gui.window.sidebar)]
     type_and_send(gui, "one")
@@ -526,16 +559,9 @@ def test_every_command_has_a_handler_and_no_two_share_a_key(gui: Gui) -> None:
 # -- settings -------------------------------------------------------------------------------------
 
 
-def test_settings_hold_at_once_and_wrong_ones_not_at_all(gui: Gui, wait) -> None:
+def test_settings_hold_at_once_and_wrong_ones_not_at_all(gui: Gui) -> None:
     preferences = gui.services.preferences
-    answers = {"good": "ada"}
-
-    def check(token: str, _endpoint: str | None) -> str:
-        if token not in answers:
-            raise UserError("The hub does not accept the token.", "Make another.")
-        return answers[token]
-
-    dialog = SettingsDialog(gui.services.theme, preferences, gui.window, check_token=check)
+    dialog = SettingsDialog(gui.services.theme, preferences, gui.window)
     sizes = [box for box in dialog.findChildren(QAbstractSpinBox) if box.accessibleName() == "Font size"]
     sizes[0].setValue(16)  # pyright: ignore[reportAttributeAccessIssue]
     sizes[0].editingFinished.emit()
@@ -548,10 +574,58 @@ def test_settings_hold_at_once_and_wrong_ones_not_at_all(gui: Gui, wait) -> None
     edits["Hub address"].setText("https://mirror.example")
     edits["Hub address"].editingFinished.emit()
     assert preferences.value.endpoint == "https://mirror.example"
-    dialog.token.setText("bad")
-    dialog._test.click()
-    wait(lambda: "does not accept" in dialog.token_result.text())
     dialog.close()
+    dialog.deleteLater()
+
+
+@pytest.fixture
+def token_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr("huggingface_hub.constants.HF_TOKEN_PATH", str(tmp_path / "token"))
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    return tmp_path / "token"
+
+
+def test_a_token_is_stored_once_the_hub_accepts_it_and_can_be_forgotten(gui: Gui, wait, token_file: Path) -> None:
+    def check(token: str, _endpoint: str | None) -> str:
+        if token != "hf_good":
+            raise UserError("The hub does not accept the token.", "Make another.")
+        return "ada"
+
+    dialog = SettingsDialog(gui.services.theme, gui.services.preferences, gui.window, check_token=check)
+    token = dialog.token
+    assert token.state.text() == "No token is stored."
+    assert not token.check_button.isEnabled()
+    assert not token.forget_button.isEnabled()
+    for typed, said in (("hf_bad", "does not accept"), ("hf_good", "It belongs to ada and is stored.")):
+        token.field.setText(typed)
+        assert token.check_button.text() == "Store"
+        QTest.keyClick(token.field, Qt.Key.Key_Return)
+        wait(lambda said=said: said in token.state.text())
+        assert token_file.exists() == (typed == "hf_good")
+    assert token.field.text() == ""
+    token.check_button.click()
+    wait(lambda: token.state.text() == "It belongs to ada.")
+    dialog.deleteLater()
+
+    dialog = SettingsDialog(gui.services.theme, gui.services.preferences, gui.window, check_token=check)
+    assert dialog.token.state.text() == "A token is stored."
+    dialog.token.forget_button.click()
+    (question,) = dialog.findChildren(Confirm)
+    assert token_file.exists(), "nothing is forgotten without a word"
+    question.buttons[0].click()
+    assert not token_file.exists()
+    assert dialog.token.state.text() == "No token is stored."
+    assert not dialog.token.forget_button.isEnabled()
+    dialog.deleteLater()
+
+
+def test_a_token_file_that_cannot_be_changed_is_told_in_the_settings(gui: Gui, wait, token_file: Path) -> None:
+    dialog = SettingsDialog(gui.services.theme, gui.services.preferences, gui.window, check_token=lambda *_: "ada")
+    token_file.mkdir()
+    dialog.token.field.setText("hf_good")
+    dialog.token.check_button.click()
+    wait(lambda: "could not be stored" in dialog.token.state.text())
+    assert dialog.token.field.text() == "hf_good"
     dialog.deleteLater()
 
 

@@ -194,10 +194,7 @@ class LedgerDialog(QDialog):
         if headroom is None:
             parts.append("This system does not tell how much memory is free.")
         elif headroom < 0:
-            parts.append(
-                f"{size(-headroom)} are missing. The system may slow down or end programs. "
-                "A shorter context or closing other programs helps."
-            )
+            parts.append(f"{size(-headroom)} are missing. The system may slow down or end programs. {self._cure()}")
         if seen.head_problem:
             parts.append(f"The MTP head is left out: {in_window(seen.head_problem)}")
         elif self._left_out:
@@ -205,6 +202,18 @@ class LedgerDialog(QDialog):
         elif not seen.depths:
             parts.append("There is no MTP head, so every token takes a full step.")
         return " ".join(parts)
+
+    def _cure(self) -> str:
+        """What helps where memory is missing."""
+        estimate = self.estimate
+        assert estimate is not None
+        offered = [int(self.context.itemData(i)) for i in range(self.context.count())]
+        fitting = [tokens for tokens in offered if (estimate.headroom(tokens) or 0) >= 0]
+        if fitting:
+            return f"{count(max(fitting))} tokens of context fit; closing other programs makes room for more."
+        if estimate.machine is not None and estimate.footprint.total(min(offered)) > estimate.machine:
+            return "No context is short enough for this machine: choose a smaller checkpoint, or one of fewer bits."
+        return "No context is short enough: close other programs, or choose a checkpoint of fewer bits."
 
     def _accept(self) -> None:
         self.chosen.emit(self.tokens)

@@ -84,6 +84,8 @@ class ModelManager:
         self.bar.clicked.connect(self.show_page)
         window.toolbar.add_head.connect(self._add_head_of_loaded)
         window.models_wanted.connect(self.show_page)
+        window.models_folder_wanted.connect(self.show_page)
+        window.models_folder_wanted.connect(self.choose_folder)
         window.toolbar.model.connect(self.pick)
         window.toolbar.manage.connect(self.show_page)
 

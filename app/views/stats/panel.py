@@ -78,6 +78,7 @@ class Rows(QWidget):
         grid.setVerticalSpacing(6)
         grid.setColumnStretch(0, 1)
         self.names = names
+        self._labels: dict[str, Label] = {}
         self._values: dict[str, Label] = {}
         for i, (key, name) in enumerate(names.items()):
             left = Label(theme, name, self, color="text_2", delta=-1)
@@ -87,11 +88,15 @@ class Rows(QWidget):
                 label.setToolTip(DEFINITIONS[key])
             grid.addWidget(left, i, 0)
             grid.addWidget(right, i, 1)
-            self._values[key] = right
+            self._labels[key], self._values[key] = left, right
 
     def set(self, key: str, text: str) -> None:
         self._values[key].set_text(text)
         self._values[key].setAccessibleName(f"{self.names[key]}: {text}")
+
+    def show_row(self, key: str, *, shown: bool) -> None:
+        self._labels[key].setVisible(shown)
+        self._values[key].setVisible(shown)
 
 
 class StatsPanel(Surface):
@@ -137,11 +142,15 @@ class StatsPanel(Surface):
             (self.rows,),
             (self.truth,),
         )
+        lines: list[QWidget] = []
         for i, group in enumerate(groups):
             if i:
-                body.addWidget(Hairline(theme, content))
+                lines.append(Hairline(theme, content))
+                body.addWidget(lines[-1])
             for widget in group:
                 body.addWidget(widget)
+        self._of_drafts = (*groups[0], lines[0], *groups[3], lines[3])
+        """What a model without a head has no figures for."""
         body.addStretch(1)
         layout = QHBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
@@ -161,12 +170,15 @@ class StatsPanel(Surface):
         self.setFixedWidth(round(WIDTH * max(1.0, self._theme.base / 13)))
 
     def set_depths(self, depths: int) -> None:
-        """Positions that the loaded head has."""
-        self._depths = max(1, depths)
+        """Positions that the loaded head has, 0 without one."""
+        if depths != self._depths:
+            self._depths = depths
+            self.show_state(self._state)
 
     def show_state(self, state: PanelState) -> None:
         """Figures and curves of `state`."""
         stats = state.stats
+        self._show_parts(drafts=self._depths > 0 or bool(stats and stats.rounds))
         self.length.set(number(stats.acceptance_length if stats else None))
         self.rate.set(rate(state.rate))
         self.accepted.set(percent(stats.acceptance_rate if stats else None))
@@ -194,6 +206,13 @@ class StatsPanel(Surface):
         elif not self._drawing.isActive():
             self._drawing.start()
 
+    def _show_parts(self, *, drafts: bool) -> None:
+        """A model without a head has no bars to fill; answers that were drafted earlier keep their figures."""
+        for widget in self._of_drafts:
+            widget.setVisible(drafts)
+        for key in ("ms_per_round", "depth"):
+            self.rows.show_row(key, shown=drafts)
+
     def _draw(self) -> None:
         """The curves: less often than the figures, since they cost more to paint."""
         self._drawing.stop()
@@ -218,11 +237,11 @@ class StatsPanel(Surface):
         text, below = state.verdict, ""
         if not text:
             if stats is None or not (stats.rounds or stats.plain_steps):
-                text = "No rounds yet"
+                text = "No rounds yet" if self._depths else "Nothing measured yet"
                 below = "Figures appear here while an answer streams."
             elif stats.acceptance_length is None:
                 text = "Plain decoding"
-                below = "Turn MTP on to compare."
+                below = "Turn MTP on to compare." if self._depths else "The model has no MTP head."
             else:
                 text = "Break-even not measured yet"
                 below = "Turn MTP off for a few tokens, or replay the answer the other way."
