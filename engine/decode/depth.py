@@ -54,6 +54,9 @@ OTHERS_EVERY = 10
 """Rounds after which another width, or plain steps, are tried that might pay."""
 STAY = 1.02
 """Advantage that a change between drafts and plain steps must promise."""
+LOSSES, CLEAR_LOSS = 4, 1.2
+"""Rounds in a row for which plain steps must promise more before drafts are left for them, and the advantage that needs
+none: a few rounds whose drafts fall are a burst more often than another text."""
 
 
 class Acceptance:
@@ -160,6 +163,8 @@ class DepthPolicy:
         self._probe: _Probe | None = None
         self._best = 0
         """What the latest step would have been but for a probe."""
+        self._losing = 0
+        """Rounds in a row for which plain steps promised more."""
 
     def begin(self, temperature: float = 0.0) -> None:
         """Another answer starts, sampled at `temperature`, on which acceptance depends more than on anything else."""
@@ -188,11 +193,21 @@ class DepthPolicy:
         costs = self._costs.seconds
         rates = [tokens / seconds for tokens, seconds in zip(self._text.acceptance.tokens(), costs, strict=True)]
         deepest = max(range(1, most + 1), key=rates.__getitem__)
-        drafts_pay = rates[deepest] > rates[0] * (STAY if self._before == 0 else 1 / STAY)
-        best = self._best = deepest if drafts_pay else 0
+        best = self._best = deepest if self._drafts_pay(rates[deepest] / rates[0]) else 0
         if self._text.debt <= 0:
             self._probe = self._new_probe(best, deepest, most, rates)
         return best if self._probe is None else self._probe.drafts
+
+    def _drafts_pay(self, advantage: float) -> bool:
+        """Whether drafts that promise `advantage` times the tokens of plain steps are the better choice now."""
+        pay = advantage > (STAY if self._before == 0 else 1 / STAY)
+        if pay:
+            self._losing = 0
+        elif self._before:
+            self._losing += 1
+        else:  # a probe has no such grace
+            self._losing = LOSSES
+        return self._losing < LOSSES and advantage > 1 / CLEAR_LOSS
 
     def _new_probe(self, best: int, deepest: int, most: int, rates: Sequence[float]) -> _Probe | None:
         if best == 0:
