@@ -140,6 +140,10 @@ def test_inspect_names_what_is_wrong(checkpoint: Path, capsys: pytest.CaptureFix
     assert main(["inspect", str(checkpoint), "--json"]) == 2
     (problem,) = json.loads(capsys.readouterr().out)["problems"]
     assert SHARD in problem
+    assert main(["inspect", str(checkpoint)]) == 2
+    out = capsys.readouterr().out
+    assert SHARD in out
+    assert "0 B" not in out, "nothing was read, so nothing is counted"
 
 
 def test_inspect_describes_a_checkpoint(capsys: pytest.CaptureFixture[str]) -> None:

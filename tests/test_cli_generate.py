@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import signal
 from collections.abc import Iterator
@@ -247,6 +248,18 @@ def test_without_a_template_raw_text_is_completed_and_said_so(fakes: Fakes, caps
     assert fakes.session.requests[0]["text"] == "Once upon"
     assert "no chat template" in capsys.readouterr().err
     assert main(["generate", "-p", "Once upon", "--system", "s"]) == 2
+
+
+@pytest.mark.parametrize(("reason", "cut"), [("length", True), ("stop", False)])
+def test_an_answer_that_was_cut_says_so(
+    reason: str, cut: bool, fakes: Fakes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for line in (["generate", "-p", "x"], ["chat"]):
+        fakes.session.scripts = [answer(reason=reason)]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("sys.stdin", io.StringIO("hello\n"))
+            assert main(line) == 0
+        assert ("-n/--max-tokens allows more" in capsys.readouterr().err) == cut
 
 
 @pytest.mark.parametrize(

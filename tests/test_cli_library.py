@@ -53,6 +53,26 @@ def test_the_head_is_left_out_on_request(folder: Path, capsys: pytest.CaptureFix
     assert (code, json.loads(out)["draft"]["effective"]) == (0, "none")
 
 
+def test_what_cannot_be_read_is_listed_as_nothing_that_it_is_not(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for file in (folder / "some" / "tiny").glob("*.safetensors"):
+        file.write_bytes(file.read_bytes()[:1000])
+    assert main(["models", "list"]) == 0
+    out, err = capsys.readouterr()
+    row = next(line for line in out.splitlines() if line.startswith("some/tiny "))
+    assert "unusable" in row
+    assert "MTP head only" not in row
+    assert "`inkstand models info MODEL` says what is wrong" in err
+
+
+def test_without_checksums_nothing_counts_as_verified(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["models", "verify", "some/tiny"]) == 0
+    out = capsys.readouterr().out
+    assert "no checksums are known" in out
+    assert "0 files" not in out
+
+
 def test_an_unknown_name_says_how_to_get_it(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = generate("nobody/nothing", capsys)
     assert (code, out) == (2, "")

@@ -22,7 +22,7 @@ from engine.cli.interrupt import cancel_on_interrupt
 from engine.cli.loading import load_engine, open_session
 from engine.cli.path_types import input_file
 from engine.cli.streams import read_input
-from engine.cli.terminal import Terminal, stats_line, truth_line
+from engine.cli.terminal import Terminal, cut_line, stats_line, truth_line
 from engine.errors import PromptError
 from engine.messages import Message
 
@@ -86,8 +86,9 @@ def run(args: argparse.Namespace) -> int:
         terminal.json(as_json(generation))
     else:
         terminal.note(stats_line(generation.stats, generation.draft))
-        if truth := truth_line(generation.draft):
-            terminal.note(truth)
+        for line in (cut_line(generation), truth_line(generation.draft)):
+            if line:
+                terminal.note(line)
     return 130 if cancelled else 0
 
 

@@ -75,8 +75,9 @@ def as_text(findings: Inspection) -> str:
     if findings.config is not None:
         text = findings.config.text
         shape = f"{text.num_layers} layers, hidden size {text.hidden_size}, {text.num_experts} experts"
+        rows.append(("model", f"{shape}, context {text.max_positions}"))
+    if findings.parameters:
         rows += [
-            ("model", f"{shape}, context {text.max_positions}"),
             ("layout", findings.layout),
             ("weights", f"{findings.parameters / 1e6:.1f} million, {size(findings.nbytes)}"),
             *[("", f"{size(count):>10}  {kind}") for kind, count in Counter(findings.sizes).most_common()],

@@ -88,6 +88,8 @@ def _list(library: Library, args: argparse.Namespace, terminal: Terminal) -> int
         terminal.line("No models yet. `inkstand models catalog` lists what there is to download.")
     rows = [[m.name, m.status, size(m.size), _kind(m), _head(m, models, library), m.source] for m in models]
     _table(terminal, [["MODEL", "STATE", "SIZE", "KIND", "MTP HEAD", "FROM"], *rows] if rows else [])
+    if any(model.problem for model in models):
+        terminal.note("`inkstand models info MODEL` says what is wrong with one that is not ready.")
     for download in waiting:
         progress = download.progress
         terminal.line(
@@ -145,7 +147,10 @@ def _verify(library: Library, args: argparse.Namespace, terminal: Terminal) -> i
             for name in names:
                 terminal.line(f"{word}: {name}")
         count = len(found.good)
-        terminal.line(f"{model.name}: {count} {'file is' if count == 1 else 'files are'} as downloaded.")
+        if found.ok and not count:
+            terminal.line(f"{model.name}: no checksums are known, so there is nothing to compare its files with.")
+        else:
+            terminal.line(f"{model.name}: {count} {'file is' if count == 1 else 'files are'} as downloaded.")
         if not found.ok:
             terminal.note(f"Fetch the rest again: inkstand download {model.repo or model.name}")
     return 0 if found.ok else 2
@@ -279,7 +284,9 @@ def _folders(library: Library, args: argparse.Namespace, terminal: Terminal) -> 
 def _kind(model: Model) -> str:
     if model.facts is None or model.facts.family is None:
         return DASH
-    return model.facts.quantization or DASH if model.facts.backbone else "MTP head only"
+    if model.facts.backbone:
+        return model.facts.quantization or DASH
+    return "MTP head only" if model.has_head else DASH
 
 
 def _head(model: Model, models: list[Model], library: Library) -> str:

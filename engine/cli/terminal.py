@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TextIO
 from engine.wording import counted, json_line, printable
 
 if TYPE_CHECKING:
-    from engine.events import DraftStatus
+    from engine.events import DraftStatus, Generation
     from engine.stats import GenerationStats
 
 DASH = "–"
@@ -118,6 +118,13 @@ def stats_table(stats: GenerationStats) -> str:
         ("decode", f"{_figure(stats.decode_tps, '.1f')} tok/s"),
     ]
     return "\n".join(f"{name:<18}{value}" for name, value in rows)
+
+
+def cut_line(generation: Generation) -> str | None:
+    """That an answer was cut by its limit, which reads like an end otherwise; None where it ended by itself."""
+    if generation.finish_reason != "length":
+        return None
+    return f"Cut after {counted(generation.stats.completion_tokens, 'token')}: -n/--max-tokens allows more."
 
 
 def truth_line(draft: DraftStatus) -> str | None:
