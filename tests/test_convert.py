@@ -84,6 +84,7 @@ def test_packed_values_are_those_of_mlx(tmp_path: Path) -> None:
         pytest.param(MIX, id="mix"),
         pytest.param(Recipe(None), id="nothing"),
         pytest.param(Recipe(setting(4, mode="mxfp4")), id="mxfp4"),
+        pytest.param(Recipe(setting(8, mode="mxfp8")), id="mxfp8"),
         pytest.param(Recipe(setting(4, mode="nvfp4"), {"mtp": None}), id="nvfp4"),
     ],
 )

@@ -166,13 +166,28 @@ def test_a_tensor_that_is_not_finite_is_named(name: str, bad: float, stored: mx.
     assert layouts.MAIN in error.title
 
 
-@pytest.mark.parametrize(("mode", "group", "nan"), [("affine", 32, None), ("mxfp4", 32, 0xFF), ("nvfp4", 16, 0x7F)])
-def test_scales_that_are_not_finite_are_named(mode: str, group: int, nan: int | None, tmp_path: Path) -> None:
-    packed, _ = layouts.pack(layouts.backbone(), lambda name: True, group_size=group, bits=4, mode=mode)
+@pytest.mark.parametrize(
+    ("mode", "group", "bits", "nan"),
+    [("affine", 32, 4, None), ("mxfp4", 32, 4, 0xFF), ("mxfp8", 32, 8, 0xFF), ("nvfp4", 16, 4, 0x7F)],
+)
+def test_scales_that_are_not_finite_are_named(
+    mode: str, group: int, bits: int, nan: int | None, tmp_path: Path
+) -> None:
+    packed, _ = layouts.pack(layouts.backbone(), lambda name: True, group_size=group, bits=bits, mode=mode)
     scales = np.array(packed["model.llm.embed.scales"])
     scales[200, 1] = np.nan if nan is None else nan
     packed["model.llm.embed.scales"] = mx.array(scales)
     assert "model.llm.embed.scales" in failure(layouts.write(tmp_path, packed, layouts.config())).title
+
+
+@pytest.mark.parametrize("nan", [0x7F, 0xFF])
+def test_codes_that_are_not_finite_are_named(nan: int, tmp_path: Path) -> None:
+    """Of the packed formats mxfp8 alone has codes for NaN."""
+    packed, _ = layouts.pack(layouts.backbone(), lambda name: True, group_size=32, bits=8, mode="mxfp8")
+    codes = np.array(packed["model.llm.embed.weight"]).view(np.uint8)
+    codes[200, 1] = nan
+    packed["model.llm.embed.weight"] = mx.array(codes.view(np.uint32))
+    assert "model.llm.embed.weight" in failure(layouts.write(tmp_path, packed, layouts.config())).title
 
 
 @pytest.mark.usefixtures("no_data")
@@ -239,6 +254,7 @@ def test_the_same_tensor_in_two_files(checkpoint: Path) -> None:
         ({"bits": 4, "mode": "int4"}, "mode is 'int4'"),
         ({"bits": 8, "mode": "mxfp4"}, "mxfp4"),
         ({"quant_method": "compressed-tensors"}, "'compressed-tensors'"),
+        ({"quant_method": "gptq", "bits": 4, "group_size": 64}, "'gptq'"),
         ({"quant_method": "modelopt", "quant_algo": "FP8"}, "'FP8'"),
         ({"quant_algo": "NVFP4", "group_size": 32}, "32"),
         ({"bits": 4, "model.llm.embed": {"bits": "4"}}, "'4'"),

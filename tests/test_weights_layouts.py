@@ -75,7 +75,11 @@ def test_identity_scales_of_a_conversion_are_left_out(tmp_path: Path) -> None:
 
 
 AFFINE = [{"group_size": 32, "bits": bits} for bits in (2, 3, 4, 5, 6, 8)]
-FLOATS = [{"group_size": 32, "bits": 4, "mode": "mxfp4"}, {"group_size": 16, "bits": 4, "mode": "nvfp4"}]
+FLOATS = [
+    {"group_size": 32, "bits": 4, "mode": "mxfp4"},
+    {"group_size": 32, "bits": 8, "mode": "mxfp8"},
+    {"group_size": 16, "bits": 4, "mode": "nvfp4"},
+]
 
 
 @pytest.mark.parametrize("setting", [*AFFINE, *FLOATS], ids=lambda s: f"{s.get('mode', 'affine')}-{s['bits']}")

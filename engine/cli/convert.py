@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from engine.weights.read import LoadProgress
     from engine.weights.recipe import Recipe
 
-_SPEC = "bits (2, 3, 4, 5, 6, 8), bits:group size, mxfp4, nvfp4, or none"
+_SPEC = "bits (2, 3, 4, 5, 6, 8), bits:group size, mxfp4, mxfp8, nvfp4, or none"
 _DEFAULT = "4"
 
 

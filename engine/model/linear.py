@@ -23,7 +23,7 @@ MOST_ROUTES = 128
 
 @dataclass(frozen=True, slots=True)
 class Quantization:
-    """How MLX packed a matrix; `mode` is one of affine, mxfp4, nvfp4."""
+    """How MLX packed a matrix; `mode` is one of affine, mxfp4, mxfp8, nvfp4."""
 
     group_size: int
     bits: int

@@ -13,7 +13,11 @@ from engine.wording import counted
 
 AFFINE_BITS = (2, 3, 4, 5, 6, 8)
 AFFINE_GROUPS = (32, 64, 128)
-FLOAT_MODES = {"mxfp4": Quantization(32, 4, "mxfp4"), "nvfp4": Quantization(16, 4, "nvfp4")}
+FLOAT_MODES = {
+    "mxfp4": Quantization(32, 4, "mxfp4"),
+    "mxfp8": Quantization(32, 8, "mxfp8"),
+    "nvfp4": Quantization(16, 4, "nvfp4"),
+}
 _MODELOPT_CURE = "Use an NVFP4 checkpoint of ModelOpt, an MLX conversion, or the unquantized one."
 
 
@@ -45,7 +49,7 @@ def read_declared(block: Mapping[str, Any] | None) -> Declared:
     if isinstance(block.get("quantization"), dict) or method == "modelopt" or "quant_algo" in block:
         _check_modelopt(block)
         return Declared()
-    if method is not None and "bits" not in block:
+    if method is not None and "mode" not in block:  # MLX names a mode, and no method
         raise CheckpointError(f"config.json: the quantization method {method!r} is not supported.", _MODELOPT_CURE)
     default = _setting(block, "quantization", None) if "bits" in block or "mode" in block else None
     modules: dict[str, Quantization | None] = {}

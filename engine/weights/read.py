@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import mlx.core as mx
 
@@ -72,7 +73,9 @@ def read_modules(modules: Sequence[Module], progress: Progress | None) -> Iterat
         for leaf, info in module.tensors.items():
             arrays[leaf] = shards.take(info)
             if leaf != "weight" or mode is None:
-                check_finite(info, arrays[leaf], mode)
+                check_finite(info, arrays[leaf], "E8M0" if mode in ("mxfp4", "mxfp8") else "E4M3")
+            elif mode == "mxfp8":  # the one packed format whose codes can be NaN
+                check_finite(info, arrays[leaf].view(mx.uint8), "E4M3")
         yield module, arrays
         del arrays
         done += module.nbytes
@@ -81,17 +84,17 @@ def read_modules(modules: Sequence[Module], progress: Progress | None) -> Iterat
             progress(LoadProgress(done, total, module.tensors["weight"].file.name))
 
 
-def check_finite(info: TensorInfo, values: mx.array, mode: str | None) -> None:
+def check_finite(info: TensorInfo, values: mx.array, one_byte: Literal["E8M0", "E4M3"]) -> None:
     """Raise `CheckpointError` naming the tensor if it holds NaN or infinite values.
 
-    mode: packing of the module when `values` are one-byte scales (E8M0 in mxfp4, E4M3 in nvfp4).
+    one_byte: the number format of `values` that MLX holds as plain bytes.
     """
     flat = values.reshape(-1)
     for start in range(0, flat.size, _CHECK_ELEMENTS):
         part = flat[start : start + _CHECK_ELEMENTS]
         if values.dtype != mx.uint8:
             good = mx.isfinite(part)
-        elif mode == "mxfp4":
+        elif one_byte == "E8M0":
             good = part != 0xFF
         else:
             good = (part & 0x7F) != 0x7F

@@ -78,11 +78,11 @@ def quantize_rest_recipe(bits: int | None) -> Recipe | None:
 
 
 def setting(bits: int, group_size: int = 64, mode: str = "affine") -> Quantization:
-    """A checked quantization: affine with the bits and groups that MLX has, or mxfp4 or nvfp4. Raises `UserError`."""
+    """A checked quantization: affine with the bits and groups that MLX has, or a float format. Raises `UserError`."""
     if mode in FLOAT_MODES:
         return FLOAT_MODES[mode]
     if mode != "affine":
-        raise UserError(f"The quantization mode {mode!r} is unknown.", f"Use affine or {' or '.join(FLOAT_MODES)}.")
+        raise UserError(f"The quantization mode {mode!r} is unknown.", f"Use affine, {', '.join(FLOAT_MODES)}.")
     if bits not in AFFINE_BITS:
         raise UserError(f"{bits} bits cannot be packed.", f"Use one of {', '.join(map(str, AFFINE_BITS))}.")
     if group_size not in AFFINE_GROUPS:
