@@ -218,6 +218,20 @@ def test_what_is_remembered_is_not_taken_for_another_conversation() -> None:
         assert encoder.encode(second, 0.9) == encode_chat(tokenizer, template, second, 0.9)
 
 
+def test_what_is_remembered_is_not_taken_for_other_tools_or_another_effort() -> None:
+    """This template writes both behind the last message, so that earlier turns tell nothing of them."""
+    source = (
+        "{% for m in messages %}<|message_user|>{{ m.content }}"
+        "{% if loop.last %}{% if reasoning_effort > 0.5 %}hard{% endif %}{{ tools or '' }}{% endif %}{% endfor %}"
+        "{% if add_generation_prompt %}<|message_model|>{% endif %}"
+    )
+    tokenizer, template = inkling_tokenizer(), ChatTemplate(source, Path("t.jinja"))
+    for effort, tools in ((0.9, ()), (0.2, [{"name": "f"}])):
+        encoder = ChatEncoder(tokenizer, template)
+        assert encoder.encode([HI, HI], 0.2).boundaries[1] > 0
+        assert encoder.encode([HI, HI], effort, tools) == encode_chat(tokenizer, template, [HI, HI], effort, tools)
+
+
 def test_a_template_whose_rendering_shrinks_loses_and_repeats_nothing() -> None:
     source = "{% if add_generation_prompt %}12345678{% else %}{{ '12345678'[:5 - messages | length] }}{% endif %}"
     prompt = encode_chat(inkling_tokenizer(), ChatTemplate(source, Path("t.jinja")), [HI, HI], 0.9)
