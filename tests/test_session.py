@@ -151,18 +151,31 @@ def _with_stop(stop: int) -> object:
 
 
 @pytest.mark.parametrize("length", range(58, 64))
-def test_the_context_limit_ends_an_answer_cleanly(length: int) -> None:
+def test_the_context_limit_ends_an_answer_cleanly(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
     prompt = (PROMPT * 4)[:length]
     reference = run(64 - length, prompt=prompt).ids
     for drafting in (True, False):
         made = session(context=64, drafting=drafting, block_size=4)
+        read = positions_read(made, monkeypatch)
         events = events_of(made, prompt, None)
         last = events[-1]
         assert isinstance(last, Finished)
         assert last.generation.finish_reason == "context"
         assert [*prompt, *last.generation.token_ids] == reference
-        assert made.target.position <= 64
+        assert max(read) < 64
         assert any(isinstance(event, Notice) and "64 tokens is full" in event.message for event in events)
+
+
+def positions_read(made: Session, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Filled with the last position of every forward, of drafts that fall as well."""
+    read, forward = [], made.target.forward
+
+    def watched(tokens: mx.array) -> mx.array:
+        read.append(made.target.position + tokens.shape[0] - 1)
+        return forward(tokens)
+
+    monkeypatch.setattr(made.target, "forward", watched)
+    return read
 
 
 def test_a_prompt_beyond_the_context_is_refused_with_both_numbers() -> None:
