@@ -9,6 +9,7 @@ import mlx.core as mx
 import pytest
 
 from engine.decode.chained import ChainedDrafter
+from engine.decode.depth import DepthPolicy
 from engine.decode.options import GenerationOptions
 from engine.decode.stateful import StatefulDrafter
 from engine.errors import PromptError
@@ -352,6 +353,35 @@ def test_auto_takes_what_pays_and_changes_no_token(schedule: str) -> None:
     fixed = answer(made, PROMPT, 40)
     assert not fixed.draft.auto
     assert fixed.stats.rounds_by_depth == (0, fixed.stats.rounds)
+
+
+def test_the_policy_hears_of_every_answer_and_of_every_step_that_measures_something(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    temperatures: list[float] = []
+    steps: list[tuple[int, int, bool]] = []
+
+    class Recorded(DepthPolicy):
+        def begin(self, temperature: float = 0.0) -> None:
+            temperatures.append(temperature)
+            super().begin(temperature)
+
+        def learn(self, drafted: int, accepted: int, seconds: float, *, whole: bool = True) -> None:
+            steps.append((drafted, accepted, whole))
+            super().learn(drafted, accepted, seconds, whole=whole)
+
+    monkeypatch.setattr("engine.session.DepthPolicy", Recorded)
+    made = session(block_size=None)
+    for temperature in (0.7, 0.0):
+        steps.clear()
+        events = events_of(made, PROMPT, 30, temperature=temperature)
+        # Not of the prefill's token, and not of a step that an end cut short.
+        decoded = [event for event in events if isinstance(event, RoundDone)][1:-1]
+        assert [step[:2] for step in steps] == [(event.drafted, event.accepted) for event in decoded]
+        assert all(whole for drafted, _, whole in steps if drafted)
+        if temperature:  # the session's first step is plain, and starts the second one's forward as well
+            assert steps[0] == (0, 0, False)
+    assert temperatures == [0.7, 0.0]
 
 
 def test_auto_drafts_where_drafts_stand() -> None:
