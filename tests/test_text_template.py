@@ -59,6 +59,19 @@ def test_reasoning_calls_and_results() -> None:
     )
 
 
+def test_a_result_is_named_after_its_call_however_long_ago_that_was() -> None:
+    template = ChatTemplate("{% for m in messages %}{{ m.name or '-' }} {% endfor %}", Path("t.jinja"))
+    messages = [
+        Message("assistant", None, tool_calls=(ToolCall("first", {}, id="1"), ToolCall("none", {}))),
+        Message("assistant", None, tool_calls=(ToolCall("second", {}, id="2"),)),
+        Message("tool", "", tool_call_id="1"),
+        Message("tool", "", tool_call_id="2"),
+        Message("tool", "", tool_call_id="2", name="own"),
+        Message("tool", "", tool_call_id="3"),
+    ]
+    assert template.render(messages, 0.9) == "- - first second own - "
+
+
 def test_an_empty_text_beside_reasoning_is_not_rendered_as_a_message() -> None:
     rendered = demo_template().render([*HI, Message("assistant", "", reasoning="Hm.")], 0.9)
     assert rendered.endswith("<|content_thinking|>Hm.<|end_message|><|content_model_end_sampling|><|message_model|>")

@@ -91,6 +91,20 @@ def test_where_a_head_may_lie(arrange: Any, checkpoint: Path) -> None:
     assert head.report.tensors == 60
 
 
+@pytest.mark.parametrize("told", [True, False])
+@pytest.mark.parametrize("prefix", ["language_model.mtp.", "mtp."])
+def test_a_head_under_another_prefix(prefix: str, told: bool, checkpoint: Path) -> None:
+    """As conversions leave it that move everything below one module; with and without a config that describes it."""
+    if not told:
+        config_without_mtp(checkpoint)
+    (checkpoint / INDEX).unlink()
+    tensors = {name.replace("model.mtp.", prefix): value for name, value in layouts.head().items()}
+    layouts.save(checkpoint / layouts.HEAD, tensors)
+    head = load_head(checkpoint, target=TARGET)
+    assert head.config.sliding == (True, False, True)
+    assert head.params.keys() == load_head(layouts.TINY, target=TARGET).params.keys()
+
+
 @pytest.mark.parametrize(
     ("directory", "family", "head"),
     [

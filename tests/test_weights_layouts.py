@@ -66,6 +66,12 @@ def test_towers_are_skipped_and_reported() -> None:
     assert set(skipped["audio"]) == {"model.audio.encoder.weight", "model.audio.final_norm.weight"}
 
 
+def test_a_scale_may_be_stored_without_an_axis(tmp_path: Path) -> None:
+    tensors = {name: v.reshape(()) if v.shape == (1,) else v for name, v in layouts.backbone().items()}
+    assert any(value.ndim == 0 for value in tensors.values())
+    assert_same(load_model(layouts.write(tmp_path, tensors, layouts.config())).params, load_model(TINY).params)
+
+
 def test_identity_scales_of_a_conversion_are_left_out(tmp_path: Path) -> None:
     tensors = layouts.to_mlx_vlm(layouts.backbone())
     for i in range(1, 6):

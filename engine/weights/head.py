@@ -11,7 +11,7 @@ from engine.config import ModelConfig, MTPConfig, TextConfig
 from engine.errors import CheckpointError, ConfigError, HeadError
 from engine.weights.files import list_files, read_headers
 from engine.weights.header import TensorInfo
-from engine.weights.rename import Scope, published_name, scope_of
+from engine.weights.rename import Scope, identify, published_name, scope_of
 from engine.wording import counted
 
 _DEPTH = re.compile(r"(?:.*\.)?mtp\.layers\.(0|[1-9]\d{0,3})\..+")
@@ -30,6 +30,11 @@ class HeadFound:
     @property
     def nbytes(self) -> int:
         return sum(info.nbytes for info in self.tensors.values())
+
+    def tensor(self, target: str) -> TensorInfo | None:
+        """The tensor that holds a parameter, by the parameter's canonical name; None where there is none."""
+        sources = ((identify(name), info) for name, info in self.tensors.items())
+        return next((info for source, info in sources if source is not None and target in source.targets), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +75,7 @@ def head_config(own: ModelConfig, found: HeadFound) -> MTPConfig:
     if own.mtp is not None:
         return own.mtp
     sliding = tuple(_is_sliding(own.text, found, j) for j in range(found.depths))
-    return MTPConfig(sliding, chain_norm=published_name("mtp.chain_norm") in found.tensors)
+    return MTPConfig(sliding, chain_norm=found.tensor("mtp.chain_norm") is not None)
 
 
 def head_geometry(text: TextConfig) -> dict[str, float]:
@@ -136,13 +141,14 @@ def _why_missing(directory: Path) -> str:
 
 
 def _is_sliding(text: TextConfig, found: HeadFound, depth: int) -> bool:
-    name = published_name(f"mtp.{depth}.block.attn.rel_bias")
-    info = found.tensors.get(name)
+    name = f"mtp.{depth}.block.attn.rel_bias"
+    info = found.tensor(name)
     sliding, spanning = text.sliding_attention.extent, text.global_attention.extent
     extent = info.shape[-1] if info is not None and info.shape else None
     if sliding == spanning or extent not in (sliding, spanning):
         raise HeadError(
-            f"config.json does not describe the MTP head, and {name} does not tell whether depth {depth} is sliding.",
+            f"config.json does not describe the MTP head, and {published_name(name)} does not tell whether depth {depth} "
+            "is sliding.",
             "Add the original config.json with its mtp_config block.",
         )
     return extent == sliding
