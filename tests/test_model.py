@@ -110,6 +110,18 @@ def test_experts_grouped_equal_experts_gathered() -> None:
     assert mx.abs(whole - rows).max().item() < 1e-4
 
 
+def test_packed_values_are_expanded_in_float32_whatever_their_scales_are() -> None:
+    weight = mx.random.normal((16, 64), key=mx.random.key(3)).astype(mx.bfloat16)
+    packed = quantize(weight, Quantization(32, 8))
+    assert packed.biases is not None
+    assert packed.scales.dtype == mx.bfloat16
+    codes = np.array(packed.weight).view(np.uint8).reshape(16, 2, 32).astype(np.float32)
+    scales, biases = (np.array(part.astype(mx.float32))[..., None] for part in (packed.scales, packed.biases))
+    expected = (codes * scales + biases).reshape(16, 64)
+    np.testing.assert_allclose(np.array(packed.dequantize(mx.float32)), expected, atol=1e-6)
+    np.testing.assert_allclose(np.array(packed.take(mx.array([3, 5]), mx.float32)), expected[[3, 5]], atol=1e-6)
+
+
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize(("cuda", "rows", "ascending"), [(False, 50, True), (False, 9, False), (True, 50, False)])
 def test_a_gpu_is_told_that_experts_are_in_order(

@@ -147,8 +147,8 @@ def _is_sliding(text: TextConfig, found: HeadFound, depth: int) -> bool:
     extent = info.shape[-1] if info is not None and info.shape else None
     if sliding == spanning or extent not in (sliding, spanning):
         raise HeadError(
-            f"config.json does not describe the MTP head, and {published_name(name)} does not tell whether depth {depth} "
-            "is sliding.",
+            f"config.json does not describe the MTP head, and {published_name(name)} does not tell "
+            f"whether depth {depth} is sliding.",
             "Add the original config.json with its mtp_config block.",
         )
     return extent == sliding
