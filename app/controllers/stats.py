@@ -106,8 +106,6 @@ class StatsController(QObject):
         self._model = model
         self._recent.clear()
         self._first = None
-        self._rounds, self._rates = [], []
-        self._draft = None
         self.state = replace(self.state, running=True, prefill=None, context=context, memory=self._memory())
         self._timer.start()
         self.changed.emit(self.state)
@@ -131,6 +129,7 @@ class StatsController(QObject):
     def _take_round(self, moment: float, event: RoundDone) -> None:
         if self._first is None:
             self._first = moment
+            self._rounds, self._rates = [], []
         self._recent.append((moment, len(event.token_ids)))
         if event.drafted:
             self._rounds.append(event.accepted + 1)

@@ -137,6 +137,8 @@ class MainWindow(QMainWindow):
         self.toolbar.menu.connect(self._pop_menu)
         self.toolbar.chat_settings.connect(self.chats.show_settings)
         page.settings.connect(self.show_settings)
+        page.chat_settings.connect(self.chats.show_settings)
+        page.new_chat.connect(self.new_chat)
         for source in (s.chats.failed, s.chat.failed, page.failed, s.preferences.failed, s.queue.trouble):
             source.connect(self.show_error)
         s.chat.opened.connect(self._opened)
@@ -271,8 +273,11 @@ class MainWindow(QMainWindow):
 
     # -- messages -----------------------------------------------------------------------------
 
-    def show_settings(self) -> None:
-        if run_dialog(SettingsDialog(self._s.theme, self._s.preferences, self)) == CHOOSE_FOLDER:
+    def show_settings(self, section: str = "") -> None:
+        """The settings, at one of their sections."""
+        dialog = SettingsDialog(self._s.theme, self._s.preferences, self)
+        dialog.open_section(section)
+        if run_dialog(dialog) == CHOOSE_FOLDER:
             self.models_folder_wanted.emit()
 
     def show_help(self) -> None:

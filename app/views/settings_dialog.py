@@ -81,6 +81,11 @@ class SettingsDialog(QDialog):
         layout.addWidget(Hairline(theme, self, vertical=True))
         layout.addWidget(self.pages, 1)
 
+    def open_section(self, title: str) -> None:
+        """Go to a section; to none where there is none of that title."""
+        for item in self.list.findItems(title, Qt.MatchFlag.MatchExactly):
+            self.list.setCurrentItem(item)
+
     def _draw_icons(self) -> None:
         for row, icon in enumerate(ICONS):
             self.list.item(row).setIcon(self._theme.icon(icon))

@@ -126,6 +126,18 @@ def test_dropped_files_are_attached_and_can_be_removed(composer: Composer, tmp_p
     assert len(sent) == 1
 
 
+def test_what_was_sent_leaves_nothing_behind(composer: Composer, sent: list[str]) -> None:
+    data = QMimeData()
+    data.setText("line of text\n" * 5000)
+    composer.editor.insertFromMimeData(data)
+    (chip,) = composer._chips
+    assert chip.isVisible()
+    QTest.keyClick(composer.editor, Qt.Key.Key_Return)
+    composer.clear()
+    assert len(sent) == 1
+    assert not chip.isVisible()
+
+
 def test_unreadable_and_too_large_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"gone\.txt cannot be read"):
         read_attachment(tmp_path / "gone.txt")

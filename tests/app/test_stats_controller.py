@@ -134,6 +134,10 @@ def test_figures_hold_between_turns_and_the_next_answer_uses_the_plain_steps_of_
     assert not held.running
     bench.controller.begin("Demo", 2048)
     assert bench.states[-1].stats == held.stats
+    # An answer that fails before its first round has no figures, and takes none away.
+    bench.controller.end()
+    assert bench.states[-1] == held
+    bench.controller.begin("Demo", 2048)
     bench.recorder = StatsRecorder(60, 0, bench.clock.now)
     bench.round(4, 0.06)
     assert bench.refresh().ms_per_plain_step == pytest.approx(20)

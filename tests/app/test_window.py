@@ -5,6 +5,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,7 @@ from app.theme import contrast
 from app.views.chat.message import AssistantMessage
 from app.views.chat.replay_dialog import ReplayDialog
 from app.views.chat.user_message import UserMessage
+from app.views.chat_settings import ChatSettingsDialog
 from app.views.dialogs import TextDialog
 from app.views.main_window import MainWindow
 from app.views.menus import COMMANDS
@@ -316,6 +318,39 @@ def test_a_full_context_is_said(gui: Gui, script: Script, wait) -> None:
     callout = last_view(gui)._callout
     assert callout is not None
     assert "context is full" in callout.accessibleName()
+    new_chat, settings = callout._buttons
+    sections: list[str] = []
+    QTimer.singleShot(0, gui.window, lambda: sections.append(close_settings(gui)))
+    settings.click()
+    assert sections == ["Model"]
+    new_chat.click()
+    assert gui.services.chat.path == []
+
+
+def close_settings(gui: Gui) -> str:
+    """Closes the settings that are open; returns the section that they showed."""
+    dialog = next(d for d in gui.window.findChildren(SettingsDialog) if d.isVisible())
+    dialog.reject()
+    return dialog.list.currentItem().text()
+
+
+def test_an_answer_at_its_limit_leads_to_where_the_limit_is(gui: Gui, wait) -> None:
+    sampling = replace(gui.services.preferences.value.sampling, max_tokens=4)
+    gui.services.preferences.update(sampling=sampling)
+    type_and_send(gui, "one")
+    wait(lambda: done(gui))
+    callout = last_view(gui)._callout
+    assert callout is not None
+    sections: list[str] = []
+    QTimer.singleShot(0, gui.window, lambda: sections.append(close_settings(gui)))
+    callout._buttons[0].click()
+    assert sections == ["Sampling"]
+    gui.services.chat.set_own("max_tokens", 5)
+    callout._buttons[0].click()
+    chat_settings = gui.window.findChild(ChatSettingsDialog)
+    assert chat_settings is not None
+    assert chat_settings.isVisible()
+    chat_settings.close()
 
 
 def test_a_model_that_cannot_be_loaded_says_why(opened: Opened, wait) -> None:

@@ -205,6 +205,7 @@ class Composer(QWidget):
     def _set_attachments(self, attachments: list[Attachment]) -> None:
         self._attachments = attachments
         for chip in self._chips:
+            chip.hide()
             chip.deleteLater()
         self._chips = []
         for attachment in attachments:

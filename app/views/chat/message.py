@@ -21,9 +21,18 @@ from app.views.labels import Label, tip_of
 from app.wording import footer, truth
 
 FINISH_NOTES = {
-    "context": ("The context is full, so the answer ends here.", "Start a new chat, or allow a longer context."),
-    "length": ("The answer reached the most tokens that an answer may have.", "Raise the limit in the settings."),
+    "context": (
+        "The context is full, so the answer ends here.",
+        "Start a new chat, or load the model with a longer context if it was made for one.",
+        (Cure("New chat", "new-chat"), Cure("Settings…", "settings:Model")),
+    ),
+    "length": (
+        "The answer reached the most tokens that an answer may have.",
+        "Raise the limit in the settings.",
+        (Cure("Settings…", "limit"),),
+    ),
 }
+"""Title, hint and buttons of answers that did not end by themselves, by the reason."""
 
 
 def clock(moment: float) -> str:
@@ -137,6 +146,7 @@ class AssistantMessage(QWidget):
 
     def _show_callout(self) -> None:
         if self._callout is not None:
+            self._callout.hide()
             self._callout.deleteLater()
             self._callout = None
         message = self.message
@@ -146,8 +156,8 @@ class AssistantMessage(QWidget):
             cures = [again, Cure("Show report", "report")] if title == BUG else [again]
             self._callout = Callout(self._theme, title, hint, cures, self, danger=True)
         elif message.state == "done" and message.finish_reason in FINISH_NOTES:
-            title, hint = FINISH_NOTES[message.finish_reason]
-            self._callout = Callout(self._theme, title, hint, [Cure("Settings…", "settings")], self, danger=False)
+            title, hint, cures = FINISH_NOTES[message.finish_reason]
+            self._callout = Callout(self._theme, title, hint, cures, self, danger=False)
         if self._callout is not None:
             self._callout.action.connect(self._act)
             self._callout.show()

@@ -27,11 +27,15 @@ WAITING = "The answer is still coming in. What you typed can be sent when it is 
 
 
 class ChatPage(Surface):
-    """Signals: replay(answer id), report(answer id), settings, text_shown(title, text), failed(UserError)."""
+    """Signals: replay(answer id), report(answer id), settings(section), chat_settings, new_chat,
+    text_shown(title, text), failed(UserError).
+    """
 
     replay = Signal(int)
     report = Signal(int)
-    settings = Signal()
+    settings = Signal(str)
+    chat_settings = Signal()
+    new_chat = Signal()
     text_shown = Signal(str, str)
     failed = Signal(object)
 
@@ -140,6 +144,9 @@ class ChatPage(Surface):
         if name.startswith("attachment:"):
             self._show_attachment(message_id, name.removeprefix("attachment:"))
             return
+        if name.startswith("settings:"):
+            self.settings.emit(name.removeprefix("settings:"))
+            return
         match name:
             case "copy":
                 self._copy(message_id)
@@ -155,8 +162,10 @@ class ChatPage(Surface):
                 self.replay.emit(message_id)
             case "report":
                 self.report.emit(message_id)
-            case "settings":
-                self.settings.emit()
+            case "limit":
+                self.chat_settings.emit() if "max_tokens" in controller.own_settings else self.settings.emit("Sampling")
+            case "new-chat":
+                self.new_chat.emit()
             case "edited":
                 self.composer.editor.setFocus()
             case _:

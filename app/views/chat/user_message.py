@@ -68,6 +68,7 @@ class UserMessage(QWidget):
         attachments, self._text = split(message.content)
         self._prefix = message.content[: len(message.content) - len(self._text)]
         for chip in self._chips:
+            chip.hide()
             chip.deleteLater()
         self._chips = []
         for attachment in attachments:
@@ -135,6 +136,7 @@ class UserMessage(QWidget):
     def cancel_edit(self) -> None:
         if self._editor is not None:
             for widget in (self._editor, *self._editor_buttons):
+                widget.hide()
                 widget.deleteLater()
             self._editor, self._editor_buttons = None, []
             self.resized.emit()

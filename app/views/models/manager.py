@@ -143,7 +143,7 @@ class ModelManager:
             "forget": lambda: models.upkeep.forget(key),
             "show": lambda: self._open_url(QUrl.fromLocalFile(key)),
             "look-again": models.refresh,
-            "settings": self._window.show_settings,
+            "settings": self._show_settings,
             "web-page": lambda: self._open_url(QUrl(f"{self._endpoint() or HUB}/{row.repo or key}")),
             "folder": self.choose_folder,
         }
@@ -192,7 +192,7 @@ class ModelManager:
 
     def _cure(self, dialog: PlanDialog, action: str) -> None:
         if action == "settings":
-            self._window.show_settings()
+            self._show_settings()
             dialog.ask()
         elif action == "web-page":
             self._open_url(QUrl(f"{self._endpoint() or HUB}/{dialog.repo.text().strip()}"))
@@ -284,6 +284,10 @@ class ModelManager:
         text = f"{done} are deleted. What was in the folder before stays."
         answers = (("Delete", lambda: self._models.downloads.cancel(row.key, delete=True)),)
         Confirm(self._theme, f"Cancel the download of {row.title}?", text, answers, self._window).open()
+
+    def _show_settings(self) -> None:
+        """Where the access token is."""
+        self._window.show_settings("Downloads")
 
     def choose_folder(self) -> None:
         """Ask for the folder that downloads go to, and whether the models move there."""
