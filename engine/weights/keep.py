@@ -11,8 +11,8 @@ from engine.model.device import on_cuda
 from engine.weights.targets import Target
 
 EXPANDED_ON_CUDA = 1 << 29
-"""Bytes. Reading so little takes less of a step than launching kernels does, and plain products need none compiled: a
-packed format takes 20 to 40 seconds on first use. (Bundled demo, H200: rounds of 4 drafts 297 tok/s against 232.)"""
+"""Bytes. Reading so little takes less of a step than launching kernels does, and packed matrices would save memory
+alone: on an H200 the bundled demo decodes 4 % slower packed, 7 % with 4 drafts (`bench/results/README.md`)."""
 
 
 def keeps_packed(asked: bool | None, targets: Iterable[Target], dtype: mx.Dtype) -> bool:
