@@ -226,10 +226,12 @@ def is_matrix(name: str) -> bool:
     return matrix is not None and name.startswith(("model.llm.", "model.mtp."))
 
 
-def to_modelopt(tensors: Tensors, excluded: Callable[[str], bool]) -> tuple[Tensors, Tensors]:
-    """ModelOpt's NVFP4 of the routed experts: (its tensors, the plain tensors that they stand for)."""
+def to_modelopt(
+    tensors: Tensors, excluded: Callable[[str], bool], matrices: str = r"\.experts\.w(13|2)_weight$"
+) -> tuple[Tensors, Tensors]:
+    """ModelOpt's NVFP4 of experts, the routed ones as it does: (its tensors, the plain tensors that they stand for)."""
     packed, plain = dict(tensors), dict(tensors)
-    for i, name in enumerate(name for name in tensors if re.search(r"\.experts\.w(13|2)_weight$", name)):
+    for i, name in enumerate(name for name in tensors if re.search(matrices, name)):
         if excluded(name):
             continue
         experts = tensors[name].shape[0]

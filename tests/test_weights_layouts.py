@@ -188,6 +188,26 @@ def test_modelopt_nvfp4_computes_what_its_codes_stand_for(where: str, keep: bool
     assert mx.allclose(logits(loaded.params), logits(expected.params), atol=2e-4).item()
 
 
+def test_modelopt_nvfp4_of_shared_experts_is_expanded_with_the_scale_of_each(tmp_path: Path) -> None:
+    packed, plain = layouts.to_modelopt(layouts.backbone(), lambda name: False, r"\.shared_w(13|2)_weight$")
+    expected = load_model(layouts.write(tmp_path / "plain", plain, layouts.config()))
+    config = {**layouts.config(), "quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4"}}
+    directory = layouts.write(tmp_path / "packed", packed, config, dtypes=layouts.modelopt_dtype)
+    assert_same(load_model(directory, keep_quantized=True).params, expected.params, 1e-6)
+
+
+def test_packed_matrices_with_float16_scales_compute_in_the_activation_dtype(tmp_path: Path) -> None:
+    tensors = {name: value.astype(mx.float16) for name, value in layouts.backbone().items()}
+    packed, _ = layouts.pack(tensors, lambda name: True, group_size=32, bits=4)
+    assert packed["model.llm.embed.scales"].dtype == mx.float16
+    for name, dtype in (("f32", mx.float32), ("bf16", mx.bfloat16)):
+        params = load_model(layouts.write(tmp_path, packed, layouts.config()), dtype=name, keep_quantized=True).params
+        embed = params["embed"]
+        assert isinstance(embed, Packed)
+        assert embed.biases is not None
+        assert (embed.scales.dtype, embed.biases.dtype) == (dtype, dtype)
+
+
 @pytest.mark.parametrize(
     "setting", [None, {"group_size": 32, "bits": 4}, {"group_size": 32, "bits": 4, "mode": "mxfp4"}]
 )
