@@ -117,6 +117,18 @@ def test_old_boundaries_are_dropped_and_a_far_edit_starts_over() -> None:
     assert_consistent(made)
 
 
+def test_answers_that_are_given_up_at_once_cost_no_boundary() -> None:
+    made = session()
+    history = [*PROMPT, *answer(made, PROMPT, 5).token_ids]
+    ids = [*history, *FOLLOW_UP]
+    answer(made, ids, 5)
+    for _ in range(6):
+        stream: Iterator[Event] = made.continue_ids([*made.target.ids, 9], GenerationOptions())
+        next(stream)
+        stream.close()
+    assert answer(made, [*history, 8], 5).stats.cached_tokens == len(history) - 1
+
+
 @pytest.mark.parametrize("share", [0.0, 1.0])
 @pytest.mark.parametrize("count", range(1, 13))
 def test_max_tokens_ends_inside_a_block_where_plain_decoding_ends(count: int, share: float) -> None:
@@ -218,7 +230,7 @@ def test_switching_in_the_middle_of_an_answer_does_not_change_it(schedule: str) 
     assert_consistent(made)
 
 
-@pytest.mark.parametrize("after", [0, 1, 2, 5])
+@pytest.mark.parametrize("after", [0, 1, 2, 3, 5])  # 3: the whole prompt is read, and nothing is known of what follows
 def test_cancel_takes_effect_at_once_and_leaves_the_session_usable(after: int) -> None:
     made, cancel = session(prefill_chunk=8), threading.Event()
     stream, events = made.continue_ids(PROMPT, GenerationOptions(max_tokens=100), cancel=cancel), []
