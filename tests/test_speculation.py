@@ -139,9 +139,12 @@ def test_a_block_of_more_rows_than_are_alike_has_near_ties_after_all(monkeypatch
         assert any(step.near_ties for step in result.steps) is counted
 
 
-@pytest.mark.parametrize("row", [0, 1, 2])
-def test_a_near_tie_that_the_block_got_wrong_is_set_right(monkeypatch: pytest.MonkeyPatch, row: int) -> None:
-    """A block whose kernels moved a decision within the margin yields to the single row."""
+@pytest.mark.parametrize("rollback", ["trim", "replay"])
+@pytest.mark.parametrize(("row", "count"), [(0, 5), (1, 5), (2, 5), (1, 2), (2, 2), (2, 3)])
+def test_a_near_tie_that_the_block_got_wrong_is_set_right(
+    monkeypatch: pytest.MonkeyPatch, row: int, count: int, rollback: Rollback
+) -> None:
+    """A block whose kernels moved a decision within the margin yields to the single row, also where it ends sooner."""
     judge = loop_module.judge
 
     def disturbed(logits: mx.array, draft: object, sampler: object, *, margins: bool) -> object:
@@ -160,9 +163,9 @@ def test_a_near_tie_that_the_block_got_wrong_is_set_right(monkeypatch: pytest.Mo
     drafter = scripted(reference, 1.0)
     drafter.guess = guess
     monkeypatch.setattr(loop_module, "judge", disturbed)
-    result = run(5, drafter=drafter, drafts=lambda step: 4)
+    result = run(count, drafter=drafter, drafts=lambda step: 4, rollback=rollback)
     assert result.ids == reference[: len(result.ids)]
-    assert (result.steps[1].accepted, result.steps[1].near_ties) == (row, 1)
+    assert (result.steps[1].accepted, result.steps[1].near_ties) == (min(row, count - 1), 1)
     assert cache_distance(result.target, prefilled(result.ids[:-1])) < 1e-4
 
 

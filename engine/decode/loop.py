@@ -121,8 +121,8 @@ class DecodeLoop:
         decided = self._decide(block, draft, hidden, verdict)
         kept, finish = self._emit([*to_ints(draft.tokens)[: decided.accepted], decided.token])
         accepted = min(decided.accepted, len(kept))
-        hidden = self._roll_back(before, block, decided.hidden, len(kept))
-        whole = decided.as_judged and len(kept) == decided.accepted + 1
+        hidden = self._roll_back(before, block, decided, len(kept))
+        whole = decided.after_block is None and len(kept) == decided.accepted + 1
         self.drafter.settle(accepted, ahead=more and whole)
         self._observe(hidden)
         return Step(kept, drafts, accepted, decided.near_ties, time.perf_counter() - began, finish)
@@ -131,7 +131,7 @@ class DecodeLoop:
         accepted = to_int(verdict.accepted)
         chosen = to_ints(verdict.chosen)
         if verdict.margins is None or verdict.tops is None:
-            return _Decision(accepted, chosen[accepted], hidden, 0, as_judged=True)
+            return _Decision(accepted, chosen[accepted], hidden, 0)
         dtype, ties = self.target.backbone.dtype, 0
         for row, (margin, top) in enumerate(zip(to_floats(verdict.margins), to_floats(verdict.tops), strict=True)):
             if row > accepted:
@@ -139,7 +139,7 @@ class DecodeLoop:
             if margin >= tie_margin(top, dtype):
                 continue
             ties += 1
-            whole = self.target.mark()
+            after_block = self.target.mark()
             self.target.trim(block.shape[0] - row)
             alone = self.target.forward(block[row : row + 1])
             scores = self.sampler.scores(self.target.logits(alone), draft.tokens[:row] if row else None)
@@ -147,9 +147,9 @@ class DecodeLoop:
             if token != chosen[row]:
                 mx.eval(alone, self.target.cache.arrays)
                 rows = mx.concatenate([hidden[:, :row], alone], axis=1)
-                return _Decision(row, token, rows, ties, as_judged=False)
-            self.target.restore(whole)
-        return _Decision(accepted, chosen[accepted], hidden, ties, as_judged=True)
+                return _Decision(row, token, rows, ties, after_block)
+            self.target.restore(after_block)
+        return _Decision(accepted, chosen[accepted], hidden, ties)
 
     def _emit(self, tokens: Sequence[int]) -> tuple[tuple[int, ...], FinishReason | None]:
         """Commit `tokens` up to the one that ends the generation."""
@@ -164,12 +164,16 @@ class DecodeLoop:
         self.sampler.commit(kept)
         return tuple(kept), finish
 
-    def _roll_back(self, before: Sequence[Mark], block: mx.array, hidden: mx.array, rows: int) -> mx.array:
+    def _roll_back(self, before: Sequence[Mark], block: mx.array, decided: _Decision, rows: int) -> mx.array:
         """Leave the first `rows` rows of the block in the caches; their hidden [1, rows, H]."""
-        surplus = hidden.shape[1] - rows
+        surplus = decided.hidden.shape[1] - rows
+        if surplus and decided.after_block is not None:
+            # The answer ends before the row that was computed again; convolutions kept the inputs of that row alone.
+            self.target.restore(decided.after_block)
+            surplus = block.shape[0] - rows
         if self.rollback == "trim" or not surplus:
             self.target.trim(surplus)
-            return hidden[:, :rows]
+            return decided.hidden[:, :rows]
         self.target.restore(before)
         hidden = self.target.forward(block[:rows])
         mx.eval(hidden, self.target.cache.arrays)
@@ -188,8 +192,9 @@ class _Decision:
     token: int
     hidden: mx.array
     near_ties: int
-    as_judged: bool
-    """What the verify block said stands; no near-tie was decided otherwise."""
+    after_block: Sequence[Mark] | None = None
+    """Where the caches stood before the last of these rows was computed again, since a near-tie was decided otherwise
+    than the verify block had it; None where what that said stands."""
 
 
 @dataclass(frozen=True, slots=True)
