@@ -34,7 +34,7 @@ class HelpWindow(QDialog):
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.resize(980, 680)
         side = Surface(theme, "sidebar", self)
-        side.setFixedWidth(28 * GRID)
+        side.setFixedWidth(round(28 * GRID * max(1.0, theme.base / 13)))
         self.back = IconButton(theme, "chevron-left", "Back", side)
         self.back.setEnabled(False)
         self.back.clicked.connect(lambda _checked=False: self.go_back())

@@ -11,13 +11,16 @@ from app.theme import Theme
 class PageList(QListWidget):
     """Args:
     name: for those who do not see it.
+    width: in pixels at the usual size of type; as its place is without one.
     padding: in pixels around the entries.
     """
 
-    def __init__(self, theme: Theme, name: str, parent: QWidget | None = None, *, padding: int = 0) -> None:
+    def __init__(
+        self, theme: Theme, name: str, parent: QWidget | None = None, *, width: int | None = None, padding: int = 0
+    ) -> None:
         super().__init__(parent)
         self._theme = theme
-        self._padding = padding
+        self._width, self._padding = width, padding
         self.setAccessibleName(name)
         self.setSpacing(1)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
@@ -26,6 +29,8 @@ class PageList(QListWidget):
 
     def _restyle(self) -> None:
         tokens = self._theme.tokens
+        if self._width is not None:
+            self.setFixedWidth(round(self._width * max(1.0, self._theme.base / 13)))
         self.setStyleSheet(
             f"QListWidget {{ padding: {self._padding}px; background: {tokens.sidebar}; }}"
             "QListWidget::item { padding: 6px 8px; border-radius: 6px; }"

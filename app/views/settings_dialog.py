@@ -64,8 +64,7 @@ class SettingsDialog(QDialog):
         self.setWindowTitle("Settings")
         self.resize(760, 600)
         self.pages = QStackedWidget(self)
-        self.list = PageList(theme, "Sections", self, padding=8)
-        self.list.setFixedWidth(19 * GRID)
+        self.list = PageList(theme, "Sections", self, width=19 * GRID, padding=8)
         self.list.setIconSize(QSize(18, 18))
         for form in (self._general(), self._sampling(), self._model(), self._downloads(), self._shortcuts()):
             self.list.addItem(form.title)

@@ -9,7 +9,7 @@ from PySide6.QtGui import QGuiApplication, QTextDocument
 from app.theme import Theme
 from app.views.chat.copy_button import CopyButton
 from app.views.chat.highlight import spans as coloured
-from app.views.chat.look import Look
+from app.views.chat.look import CODE_HEAD, Look
 from app.views.chat.markdown import safe_link
 from app.views.chat.markdown_document import MarkdownDocument
 from app.views.chat.text_body import TextBody
@@ -218,6 +218,26 @@ def test_the_buttons_of_code_stand_at_their_blocks_while_it_streams(theme: Theme
         body.height_for(250)
     places = [[button.pos() for button in body.findChildren(CopyButton)] for body in (streamed, whole)]
     assert places[0] == places[1]
+
+
+@pytest.mark.parametrize("text", ["```python\nprint(1)\n```\n\nThe end.", "```\none line", "- ```js\n  x\n  ```"])
+def test_code_that_comes_first_has_its_head(theme: Theme, text: str) -> None:
+    for step in (1, len(text)):
+        body = TextBody(theme, "Answer")
+        body.resize(400, 300)
+        body.height_for(400)
+        for i in range(0, len(text), step):
+            body.append(text[i : i + step])
+            body.flush()
+        body.flush(final=True)
+        (button,) = body.findChildren(CopyButton)
+        assert button.y() >= 0
+        code = body._markdown.decorations.code[0]
+        assert body.top_of(code.start) >= CODE_HEAD
+        assert body.height_for(400) > body.top_of(code.end) + 10
+    # What else comes first stands at the top.
+    body.set_source("Words.\n\n" + text)
+    assert body.top_of(0) < CODE_HEAD
 
 
 def test_an_unfinished_line_does_not_flicker(theme: Theme) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from PySide6.QtCore import QSize, Qt, QTimer
-from PySide6.QtGui import QColor, QGuiApplication, QImage, QPixmap
+from PySide6.QtGui import QColor, QFontMetrics, QGuiApplication, QImage, QPixmap
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import (
     QAbstractButton,
@@ -576,6 +576,19 @@ def test_the_pictures_speak_of_the_bundled_demo(qapp: QApplication, tmp_path: Pa
         assert (facts.context, facts.depths) == (demo.text.max_positions, demo.mtp.depths)
     finally:
         studio.close()
+
+
+def test_larger_type_cuts_nothing_off(gui: Gui, wait) -> None:
+    type_and_send(gui, "one")
+    wait(lambda: done(gui))
+    head = last_view(gui).reasoning.head
+    settings = SettingsDialog(gui.services.theme, gui.services.preferences, gui.window)
+    gui.services.preferences.update(font_size=20)
+    font = gui.services.theme.font(-1)
+    assert head.width() >= 20 + QFontMetrics(font).horizontalAdvance(head.text())
+    longest = max(QFontMetrics(settings.list.font()).horizontalAdvance(s) for s in ("Downloads", "Shortcuts"))
+    assert settings.list.width() >= longest + 60  # icon and paddings
+    settings.deleteLater()
 
 
 def test_figures_do_not_change_the_width_of_anything(gui: Gui, wait) -> None:

@@ -11,7 +11,7 @@ from markdown_it.token import Token
 from PySide6.QtGui import QTextBlockFormat, QTextCursor, QTextDocument
 
 from app.views.chat.formats import CodeBlock, Decorations, Formats
-from app.views.chat.look import CODE_PAD, Look
+from app.views.chat.look import CODE_HEAD, CODE_PAD, Look
 from app.views.chat.markdown import Writer, parser, safe_link, write_plain
 
 EXACT = 16_000
@@ -124,7 +124,24 @@ class MarkdownDocument:
         finally:
             cursor.endEditBlock()
         self._rendered = len(self.source)
+        if self._make_room():
+            return 0.0
         return self.document.documentLayout().blockBoundingRect(self.document.findBlock(unchanged)).top()
+
+    def _make_room(self) -> bool:
+        """Room for the head of code that comes first, since Qt leaves out the margin above a first block.
+
+        Returns:
+            whether everything moved.
+        """
+        code = self.decorations.code
+        frame = self.document.rootFrame()
+        room, form = CODE_HEAD + CODE_PAD if code and code[0].start == 0 else 0, frame.frameFormat()
+        if form.topMargin() == room:
+            return False
+        form.setTopMargin(room)
+        frame.setFrameFormat(form)
+        return True
 
     # -- blocks -------------------------------------------------------------------------------
 

@@ -24,14 +24,18 @@ class Disclosure(PaintedButton):
         self.setCheckable(True)
         self.setFixedHeight(24)
         self.toggled.connect(self.update)
+        theme.changed.connect(self._fit)
 
     def set_text(self, text: str) -> None:
         if text != self.text():
             self.setText(text)
             self.set_name(f"{text}. Show or hide the reasoning")
             self.setToolTip("")
-            self.setFixedWidth(QFontMetrics(self.theme.font(-1)).horizontalAdvance(text) + 32)
+            self._fit()
             self.update()
+
+    def _fit(self) -> None:
+        self.setFixedWidth(QFontMetrics(self.theme.font(-1)).horizontalAdvance(self.text()) + 32)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
