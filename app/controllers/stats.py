@@ -150,6 +150,7 @@ class StatsController(QObject):
         for message in answers[-40:]:
             self._clock.learn(message.model, stats_from_json(message.stats))
         if not answers:
+            self._rounds, self._rates, self._draft = [], [], None
             self.state = PanelState(memory=self._memory(), context=context)
             self.changed.emit(self.state)
             return

@@ -69,7 +69,7 @@ class ModelStatus(QObject):
             self._title(facts.name)
             self._panel.set_depths(facts.depths)
         elif self._failure is None:
-            welcome.show_model("No model is loaded", "Choose one in the toolbar.")
+            welcome.show_model("No model is loaded", "Choose one in the toolbar.", drafts=False)
             self._title("No model")
         self.show_switches()
 
@@ -79,7 +79,7 @@ class ModelStatus(QObject):
     def _failed(self, error: BaseException) -> None:
         self._failure = error
         title, hint, bug = blame(error)
-        self._page.welcome.show_model("The model could not be loaded", f"{title} {hint}")
+        self._page.welcome.show_model("The model could not be loaded", f"{title} {hint}", drafts=False)
         self._title("No model")
         if self._chat.path:
             self._page.toast.say(f"{title} {hint}", seconds=20)

@@ -137,6 +137,11 @@ def test_figures_hold_between_turns_and_the_next_answer_uses_the_plain_steps_of_
     # An answer that fails before its first round has no figures, and takes none away.
     bench.controller.end()
     assert bench.states[-1] == held
+    # In another chat, there are none to begin with.
+    bench.controller.show([], lambda _: [], 2048)
+    bench.controller.begin("Demo", 2048)
+    bench.controller.end()
+    assert (bench.states[-1].round_tokens, bench.states[-1].rates, bench.states[-1].truth) == ((), (), "")
     bench.controller.begin("Demo", 2048)
     bench.recorder = StatsRecorder(60, 0, bench.clock.now)
     bench.round(4, 0.06)

@@ -341,6 +341,10 @@ def test_an_answer_at_its_limit_leads_to_where_the_limit_is(gui: Gui, wait) -> N
     wait(lambda: done(gui))
     callout = last_view(gui)._callout
     assert callout is not None
+    following: QWidget = last_view(gui).body.nextInFocusChain()
+    while not (following.isVisible() and following.focusPolicy() & Qt.FocusPolicy.TabFocus):
+        following = following.nextInFocusChain()
+    assert following is callout._buttons[0], "Tab leads from the answer to its button"
     sections: list[str] = []
     QTimer.singleShot(0, gui.window, lambda: sections.append(close_settings(gui)))
     callout._buttons[0].click()
@@ -585,6 +589,10 @@ def test_larger_type_cuts_nothing_off(gui: Gui, wait) -> None:
     settings = SettingsDialog(gui.services.theme, gui.services.preferences, gui.window)
     gui.services.preferences.update(font_size=20)
     font = gui.services.theme.font(-1)
+    wait(lambda: gui.window.page.transcript.view(gui.services.chat.path[-1].id))
+    figures = last_view(gui)._figures
+    last_view(gui).height_for(300)
+    assert figures.heightForWidth(figures.width()) <= figures.height()
     assert head.width() >= 20 + QFontMetrics(font).horizontalAdvance(head.text())
     longest = max(QFontMetrics(settings.list.font()).horizontalAdvance(s) for s in ("Downloads", "Shortcuts"))
     assert settings.list.width() >= longest + 60  # icon and paddings

@@ -13,6 +13,7 @@ from app.crash import BUG
 from app.store.figures import draft_from_json, stats_from_json
 from app.store.records import Message
 from app.theme import Theme
+from app.views.chat.focus_chain import chain_focus
 from app.views.chat.parts import Branches, Callout, Cure, Reasoning
 from app.views.chat.spans import Span
 from app.views.chat.text_body import TextBody
@@ -65,8 +66,8 @@ class AssistantMessage(QWidget):
         self.reasoning = Reasoning(theme, self)
         self.reasoning.hide()
         self.body = TextBody(theme, "Answer from Inkling", self)
-        self._figures = Label(theme, "", self, color="text_3", delta=-2, tabular=True)
-        self._truth = Label(theme, "", self, color="text_3", delta=-2)
+        self._figures = Label(theme, "", self, color="text_3", delta=-2, tabular=True, wrap=True)
+        self._truth = Label(theme, "", self, color="text_3", delta=-2, wrap=True)
         self._branches = Branches(theme, self)
         self._actions = {
             name: IconButton(theme, icon, label, self, size=24, color="text_3")
@@ -161,6 +162,8 @@ class AssistantMessage(QWidget):
         if self._callout is not None:
             self._callout.action.connect(self._act)
             self._callout.show()
+            # Made last, its buttons would come last of the whole window.
+            chain_focus(self.body, [self._callout])
 
     def unfold(self) -> None:
         """Answers are always shown whole."""
@@ -233,8 +236,9 @@ class AssistantMessage(QWidget):
         x += 8
         if x + wanted > width:
             x, y = 0, y + 24
-        self._figures.setGeometry(x, y, min(wanted, width - x), 24)
-        x += wanted + 4
+        height = max(24, self._figures.heightForWidth(width - x)) if wanted > width - x else 24
+        self._figures.setGeometry(x, y, min(wanted, width - x), height)
+        x, y = x + wanted + 4, y + height - 24
         self._truth.setVisible(bool(self._truth.text()))
         if self._truth.isHidden():
             return y + 24 + 16
@@ -243,8 +247,9 @@ class AssistantMessage(QWidget):
         if room >= needed:
             self._truth.setGeometry(width - needed, y, needed, 24)
             return y + 24 + 16
-        self._truth.setGeometry(0, y + 24, width, 20)
-        return y + 44 + 16
+        height = max(20, self._truth.heightForWidth(width))
+        self._truth.setGeometry(0, y + 24, width, height)
+        return y + 24 + height + 16
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)

@@ -27,7 +27,6 @@ DRAW_MS = 250
 def _frame(parent: QWidget) -> QWidget:
     """The place of a plot."""
     frame = QWidget(parent)
-    frame.setFixedHeight(PLOT_HEIGHT)
     QVBoxLayout(frame).setContentsMargins(0, 0, 0, 0)
     return frame
 
@@ -105,8 +104,6 @@ class StatsPanel(Surface):
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(theme, "panel", parent)
         self._theme = theme
-        theme.changed.connect(self._fit)
-        self._fit()
         self.setAccessibleName("Statistics")
         content = Surface(theme, "panel")
         body = QVBoxLayout(content)
@@ -115,6 +112,8 @@ class StatsPanel(Surface):
         self.length = Figure(theme, "tokens / round", DEFINITIONS["acceptance_length"], content, delta=19)
         self._plots: tuple[Plot, Plot] | None = None
         self._frames = tuple(_frame(content) for _ in range(2))
+        theme.changed.connect(self._fit)
+        self._fit()
         self.rate = Figure(theme, "tok/s", DEFINITIONS["decode_tps"], content, delta=11)
         self.verdict = Label(theme, "", content, weight=600, wrap=True)
         self.verdict.setToolTip(DEFINITIONS["break_even"])
@@ -166,8 +165,11 @@ class StatsPanel(Surface):
         self.show_state(PanelState())
 
     def _fit(self) -> None:
-        """As wide as its figures need in the size of type that is set."""
-        self.setFixedWidth(round(WIDTH * max(1.0, self._theme.base / 13)))
+        """As wide as its figures, and as high as the numbers beside its curves need in the size of type that is set."""
+        scale = max(1.0, self._theme.base / 13)
+        self.setFixedWidth(round(WIDTH * scale))
+        for frame in self._frames:
+            frame.setFixedHeight(round(PLOT_HEIGHT * scale))
 
     def set_depths(self, depths: int) -> None:
         """Positions that the loaded head has, 0 without one."""
