@@ -50,6 +50,12 @@ def test_top_k_keeps_the_best_k() -> None:
     np.testing.assert_allclose(sum(probabilities(top_k=3)), 1, rtol=1e-6)
 
 
+@pytest.mark.parametrize("top_k", [0, 8, 9, 10**9])
+def test_top_k_of_all_tokens_or_more_keeps_all(top_k: int) -> None:
+    assert probabilities(top_k=top_k) == probabilities()
+    assert all(probabilities(top_k=top_k))
+
+
 def test_top_p_keeps_the_smallest_set_that_reaches_p() -> None:
     base = softmax(np.array(LOGITS)[0])
     order = np.argsort(-base)

@@ -47,6 +47,12 @@ LARGE = {
     "doubling with a separator": DOUBLING + "{% set n.x = n.x.join(['', '', '']) %}{% endfor %}",
     "doubling with replace": DOUBLING + "{% set n.x = n.x | replace('a', n.x) %}{% endfor %}",
     "doubling with the method": DOUBLING + "{% set n.x = n.x.replace('a', n.x) %}{% endfor %}",
+    # In one step, so that it must be stopped before and not after.
+    "many separators": "{% set y = range(9999) | join('x' * 40000) %}",
+    "many separators by method": "{% set y = ('x' * 40000).join(range(9999) | map('string') | list) %}",
+    "many replacements": "{% set y = ('a' * 20000) | replace('a', 'x' * 20000) %}",
+    "many replacements by method": "{% set y = ('a' * 20000).replace('a', 'x' * 20000) %}",
+    "one attribute many times": "{% set y = ([{'x': 'x' * 40000}] * 9999) | map(attribute='x') | join %}",
     "a billion laughs": DOUBLING + "{% set n.l = [n.l, n.l] %}{% endfor %}{{ n.l }}",
     "a billion laughs as JSON": DOUBLING + "{% set n.l = [n.l, n.l] %}{% endfor %}{{ n.l | tojson }}",
     "a billion laughs in upper case": DOUBLING + "{% set n.l = [n.l, n.l] %}{% endfor %}{{ n.l | upper }}",
