@@ -32,6 +32,42 @@ LONG = {
     ),
     "a recursive loop": "{% for a in [[]] recursive %}{{ loop([[]]) }}{% endfor %}",
 }
+TWO_DEEP = (
+    "{% set n = namespace(a=[1.5], b=[1.5], t=(1.5,)) %}{% for i in range(60) %}"
+    "{% set n.a = [n.a, n.a] %}{% set n.b = [n.b, n.b] %}{% set n.t = (n.t, n.t) %}{% endfor %}"
+)
+"""Lists and a tuple of 2^60 values, in sixty objects each."""
+DEEP = {
+    f"deep: {use}": TWO_DEEP + use
+    for use in (
+        "{{ n.a == n.b }}",
+        "{{ n.a != n.b }}",
+        "{{ 1 < 2 < 3 and n.a < n.b }}",
+        "{{ n.a in [n.b] }}",
+        "{{ n.t in {} }}",
+        "{{ n.t not in {} }}",
+        "{{ n.a is eq n.b }}",
+        "{{ n.a is in [n.b] }}",
+        "{{ n.t is in {} }}",
+        "{{ [n.a] | select('equalto', n.b) | list }}",
+        "{{ [{'x': n.a}] | selectattr('x', 'eq', n.b) | list }}",
+        "{{ [n.t] | unique | list }}",
+        "{{ [n.a, n.b] | max }}",
+        "{{ [{'x': n.a}, {'x': n.b}] | map(attribute='x') | min }}",
+        "{{ [n.a, n.b] | sort }}",
+        "{{ [{'x': n.a}, {'x': n.b}] | groupby('x') }}",
+        "{{ {'x': n.a, 'y': n.b} | dictsort(by='value') }}",
+        "{{ [n.a].index(n.b) }}",
+        "{{ [n.a].count(n.b) }}",
+        "{{ {}.get(n.t) }}",
+        "{{ {}[n.t] }}",
+        "{{ {n.t: 1} | length }}",
+        "{{ dict([(n.t, 1)]) | length }}",
+        "{% for a in [n.a, n.b] %}{{ loop.changed(a) }}{% endfor %}",
+        "{{ raise_exception(n.a) }}",
+        "{{ 1 | tojson(separators=n.a) }}",
+    )
+}
 LARGE = {
     "a large output": "{% for a in range(99999) %}" + "x" * 1000 + "{% endfor %}",
     "a large output in a macro": (
@@ -51,8 +87,12 @@ LARGE = {
     "many separators": "{% set y = range(9999) | join('x' * 40000) %}",
     "many separators by method": "{% set y = ('x' * 40000).join(range(9999) | map('string') | list) %}",
     "many replacements": "{% set y = ('a' * 20000) | replace('a', 'x' * 20000) %}",
+    "many replacements by keyword": "{% set y = ('a' * 20000) | replace(old='a', new='x' * 20000) %}",
     "many replacements by method": "{% set y = ('a' * 20000).replace('a', 'x' * 20000) %}",
     "one attribute many times": "{% set y = ([{'x': 'x' * 40000}] * 9999) | map(attribute='x') | join %}",
+    "a sum of lists": "{{ ([[1] * 3000] * 3000) | sum(start=[]) | length }}",
+    "indenting with a text": "{{ ('x\n' * 20000) | indent('y' * 20000) }}",
+    "JSON with long separators": "{{ ([1] * 20000) | tojson(separators=('y' * 20000, ':')) }}",
     "a billion laughs": DOUBLING + "{% set n.l = [n.l, n.l] %}{% endfor %}{{ n.l }}",
     "a billion laughs as JSON": DOUBLING + "{% set n.l = [n.l, n.l] %}{% endfor %}{{ n.l | tojson }}",
     "a billion laughs in upper case": DOUBLING + "{% set n.l = [n.l, n.l] %}{% endfor %}{{ n.l | upper }}",
@@ -71,7 +111,7 @@ LARGE = {
 }
 
 
-@pytest.mark.parametrize("source", [pytest.param(source, id=name) for name, source in (LONG | LARGE).items()])
+@pytest.mark.parametrize("source", [pytest.param(source, id=name) for name, source in (LONG | LARGE | DEEP).items()])
 def test_a_hostile_template_is_stopped(source: str) -> None:
     tracemalloc.start()
     began = time.monotonic()

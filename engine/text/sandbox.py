@@ -3,15 +3,16 @@
 jinja2's own sandbox keeps a template away from Python's internals. Here each rendering also has a
 `Budget` of time and of characters. It is charged wherever a template can repeat or grow something:
 on every pass through a loop, a macro or a block (the calls are added to the syntax tree), for every
-printed or concatenated value, and before and after every filter, method and growing operator. What
-chat templates have no use for, and what could allocate much in one step, is taken away.
+printed or concatenated value, for what is compared or looked up (lists that hold one list twice, sixty
+levels deep, take as long as 2^60 values), and before and after every filter, method and growing operator.
+What chat templates have no use for, and what could allocate much in one step, is taken away.
 """
 
 from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Mapping, Sized
+from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, cast
 
@@ -20,7 +21,7 @@ from jinja2 import nodes, pass_context
 from jinja2.exceptions import SecurityError
 from jinja2.ext import Extension
 from jinja2.parser import Parser
-from jinja2.runtime import Context
+from jinja2.runtime import BlockReference, Context, LoopContext, Macro
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.visitor import NodeTransformer
 
@@ -30,11 +31,14 @@ _REMOVED_FILTERS: Final = frozenset(
     ("batch", "center", "format", "pprint", "random", "slice", "striptags", "urlize", "wordwrap", "xmlattr")
 )
 _BOUNDED_FILTERS: Final = {"indent", "round", "tojson"}
-_MAX_FILTER_INT: Final = 64
+_MAX_FILTER_ARGUMENT: Final = 64
+"""Of a number, and characters of a text, which these filters may repeat."""
 _CONTAINER_FILTERS: Final = frozenset(
-    ("attr", "count", "d", "default", "dictsort", "first", "groupby", "items", "last", "length", "list", "map", "max")
-) | frozenset(("min", "reject", "rejectattr", "reverse", "select", "selectattr", "sort", "sum", "unique"))
-"""These take a list or a mapping as it is; the others make text of it."""
+    ("attr", "count", "d", "default", "first", "items", "last", "length", "list", "map", "reject", "rejectattr")
+) | frozenset(("reverse", "select", "selectattr", "sum"))
+"""These take a list or a mapping as it is; the others make text of it, or compare what it holds."""
+_LISTING_FILTERS: Final = frozenset(("groupby", "join", "max", "min", "sort", "unique"))
+"""These read all of an iterator, which therefore is read, and measured, before."""
 _REFUSED_STR_METHODS: Final = frozenset(
     ("center", "encode", "expandtabs", "format", "format_map", "ljust", "maketrans", "rjust", "translate", "zfill")
 )
@@ -157,6 +161,14 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
         _budget(context).measure(parts)
         return "".join(map(str, parts))
 
+    @staticmethod
+    @pass_context
+    def weighed(context: Context, value: object) -> object:
+        """A value that is about to be compared, or hashed."""
+        if not isinstance(value, (str, int)):
+            _budget(context).measure(value)
+        return value
+
     # Hooks of the sandbox.
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
@@ -187,10 +199,14 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
         return super().call_binop(context, operator, left, right)
 
     def call(self, context: Context, obj: Any, /, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(obj, (Macro, LoopContext, BlockReference)) or getattr(obj, "jinja_pass_arg", None):
+            return super().call(context, obj, *args, **kwargs)  # a template's own, or one of those above
         owner = getattr(obj, "__self__", None)
-        if not isinstance(owner, str):
-            return super().call(context, obj, *args, **kwargs)
         budget = _budget(context)
+        if not isinstance(owner, str):
+            # Methods of lists and mappings compare what they are given, and helpers make text of it.
+            budget.measure((args, kwargs))
+            return super().call(context, obj, *args, **kwargs)
         budget.measure((owner, args))
         budget.spend(_growth(obj.__name__, owner, *args))
         result = super().call(context, obj, *args, **kwargs)
@@ -215,32 +231,43 @@ def _charged(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
     @pass_context
     @functools.wraps(function)
-    def charged(context: Context, /, *args: Any, **kwargs: Any) -> Any:
+    def charged(context: Context, value: Any, /, *args: Any, **kwargs: Any) -> Any:
         budget = _budget(context)
-        if name in _BOUNDED_FILTERS:
-            for value in (*args[1:], *kwargs.values()):
-                if isinstance(value, int) and value > _MAX_FILTER_INT:
-                    raise RenderLimitError(f"it calls the filter {name} with {value!r:.20}")
+        if name in _LISTING_FILTERS and not isinstance(value, Sized):
+            value = list(value)
         if name in _CONTAINER_FILTERS:
-            budget.spend(_length(args[0] if args else None))
+            budget.spend(_length(value))
         else:
-            budget.measure((args, kwargs))
-        if name == "replace":
-            budget.spend(_growth("replace", str(args[0]), *args[1:]))
+            budget.measure(value)
+        budget.measure((args, kwargs))
+        if name in _BOUNDED_FILTERS:
+            _check_bounded(name, (*args, *kwargs.values()))
+        elif name == "sum" and not isinstance(args[1] if len(args) > 1 else kwargs.get("start", 0), (int, float)):
+            raise SecurityError("only numbers can be summed up")
+        elif name == "replace":
+            budget.spend(_growth(name, str(value), *args, *(kwargs[key] for key in ("old", "new") if key in kwargs)))
         elif name == "join":
-            args = (items := list(args[0]), *args[1:])
-            budget.measure(items)
-            budget.spend(_growth("join", str(args[1] if len(args) > 1 else kwargs.get("d", "")), items))
+            budget.spend(_growth(name, str(args[0] if args else kwargs.get("d", "")), value))
         first = {
             "context": (context,),
             "eval_context": (context.eval_ctx,),
             "environment": (context.environment,),
         }.get(wants or "", ())
-        result: object = function(*first, *args, **kwargs)
+        result: object = function(*first, value, *args, **kwargs)
         budget.spend(_length(result))
         return result
 
     return charged
+
+
+def _check_bounded(name: str, arguments: Sequence[object]) -> None:
+    """Raises `RenderLimitError` for a large argument of a filter that makes much of a little."""
+    for value in arguments:
+        if isinstance(value, (list, tuple)):
+            _check_bounded(name, cast(Sequence[object], value))
+        size = len(value) if isinstance(value, str) else value if isinstance(value, int) else 0
+        if size > _MAX_FILTER_ARGUMENT:
+            raise RenderLimitError(f"it calls the filter {name} with {value!r:.20}")
 
 
 def _length(value: object) -> int:
@@ -257,7 +284,11 @@ def _growth(operation: str, text: str, *args: Any) -> int:
 
 
 class _AddCharges(NodeTransformer):
-    """Charges every pass through a body, and sends `~` through `TemplateSandbox.concatenate`."""
+    """Charges every pass through a body, and sends `~` through `TemplateSandbox.concatenate`.
+
+    What is compared goes through `TemplateSandbox.weighed`, one side of it, since a comparison is no longer than the
+    shorter side; and what is hashed.
+    """
 
     def visit_For(self, node: nodes.For) -> nodes.Node:  # noqa: N802
         self._charge_body(node)
@@ -278,12 +309,41 @@ class _AddCharges(NodeTransformer):
         self.generic_visit(node)
         return _call("concatenate", node.nodes, node.lineno)
 
+    def visit_Compare(self, node: nodes.Compare) -> nodes.Node:  # noqa: N802
+        self.generic_visit(node)
+        if any(operand.op in ("in", "notin") for operand in node.ops):
+            node.expr = _weighed(node.expr)
+        for operand in node.ops:
+            operand.expr = _weighed(operand.expr)
+        return node
+
+    def visit_Test(self, node: nodes.Test) -> nodes.Node:  # noqa: N802
+        self.generic_visit(node)
+        if node.args:
+            node.node = _weighed(node.node)
+        return node
+
+    def visit_Getitem(self, node: nodes.Getitem) -> nodes.Node:  # noqa: N802
+        self.generic_visit(node)
+        if not isinstance(node.arg, nodes.Slice):
+            node.arg = _weighed(node.arg)
+        return node
+
+    def visit_Pair(self, node: nodes.Pair) -> nodes.Node:  # noqa: N802
+        self.generic_visit(node)
+        node.key = _weighed(node.key)
+        return node
+
     def _charge_body(self, node: nodes.For | nodes.Macro | nodes.Block | nodes.CallBlock) -> nodes.Node:
         self.generic_visit(node)
         literal = sum(len(data.data) for data in node.find_all(nodes.TemplateData))
         tick = _call("tick", [nodes.Const(literal)], node.lineno)
         node.body.insert(0, nodes.ExprStmt(tick, lineno=node.lineno))
         return node
+
+
+def _weighed(node: nodes.Expr) -> nodes.Expr:
+    return node if isinstance(node, nodes.Const) else _call("weighed", [node], node.lineno)
 
 
 def _call(name: str, args: list[nodes.Expr], lineno: int) -> nodes.Call:
