@@ -12,6 +12,7 @@ from PySide6.QtWidgets import (
     QAbstractButton,
     QApplication,
     QComboBox,
+    QFileDialog,
     QLabel,
     QLineEdit,
     QProgressBar,
@@ -147,6 +148,25 @@ def test_the_plan_says_what_is_left_out_and_what_is_missing(theme: Theme) -> Non
     short = plan_dialog(theme, free=96_000_000_000)
     assert not short.go.isEnabled()
     assert "76.5 GB are missing" in short.space_text.text()
+
+
+def test_an_address_that_was_pasted_is_shown_as_the_name_that_it_holds(
+    theme: Theme, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Path] = []
+
+    def ask(repo: str, _kind: object, folder: Path, _done: object) -> object:
+        asked.append(folder)
+        return lambda: None
+
+    dialog = PlanDialog(
+        theme, "https://huggingface.co/a/b/tree/dev", "whole", ask=ask, folder_of=lambda name: Path("/m") / name
+    )  # pyright: ignore[reportArgumentType]
+    assert dialog.title.text() == "Download a/b at dev"
+    assert dialog.repo_name == "a/b"
+    monkeypatch.setattr(QFileDialog, "getExistingDirectory", lambda *_: str(tmp_path))
+    dialog.change.click()
+    assert asked == [Path("/m/a/b"), tmp_path / "b"]
 
 
 def test_a_plan_with_everything_there_offers_to_close(theme: Theme) -> None:

@@ -195,7 +195,7 @@ class ModelManager:
             self._show_settings()
             dialog.ask()
         elif action == "web-page":
-            self._open_url(QUrl(f"{self._endpoint() or HUB}/{dialog.repo.text().strip()}"))
+            self._open_url(QUrl(f"{self._endpoint() or HUB}/{dialog.repo_name}"))
 
     def _plan_again(self, row: Row) -> None:
         """What a model lacks goes into the folder where the rest of it is."""

@@ -87,7 +87,7 @@ class PlanDialog(QDialog):
         self.plan: Plan | None = None
         self.setWindowTitle("Download")
         self.resize(720, LOW)
-        self.title = Label(theme, f"Download {repo}" if repo else "Add an MTP head", self, delta=3, weight=600)
+        self.title = Label(theme, _title(repo), self, delta=3, weight=600)
         self.repo = QLineEdit(repo, self)
         self.repo.setPlaceholderText("owner/name of a checkpoint that has the head")
         self.repo.setAccessibleName("Checkpoint, as owner/name")
@@ -195,6 +195,11 @@ class PlanDialog(QDialog):
         else:
             self.show_plan(got)
 
+    @property
+    def repo_name(self) -> str:
+        """owner/name of what was typed or pasted; as it stands where it is neither that nor an address."""
+        return _parsed(self.repo.text())[0]
+
     def _kind_chooser(self, kind: Kind) -> Callable[[bool], None]:
         def choose(on: bool) -> None:
             if on:
@@ -209,7 +214,7 @@ class PlanDialog(QDialog):
         chosen = QFileDialog.getExistingDirectory(self, "Folder for this download", str(start))
         if chosen:
             # A folder of its own: what else lies in the chosen one stays apart.
-            self._folder = Path(chosen) / self.repo.text().strip().rpartition("/")[2]
+            self._folder = Path(chosen) / self.repo_name.rpartition("/")[2]
             self.ask()
 
     # -- showing ------------------------------------------------------------------------------
@@ -342,3 +347,20 @@ def _status(plan: Plan) -> str:
         parts += [f"{size(plan.have)} of {size(plan.total)} are there already"] if plan.have else []
         parts.append(files)
     return "  ·  ".join([*parts, f"commit {plan.commit[:8]}"])
+
+
+def _parsed(text: str) -> tuple[str, str | None]:
+    """owner/name and the revision that an address names."""
+    from engine.hub.names import parse_repo  # noqa: PLC0415 (imports the hub's client)
+
+    try:
+        return parse_repo(text)
+    except UserError:
+        return text.strip(), None
+
+
+def _title(repo: str) -> str:
+    if not repo:
+        return "Add an MTP head"
+    name, revision = _parsed(repo)
+    return f"Download {name}{f' at {revision}' if revision else ''}"
