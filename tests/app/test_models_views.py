@@ -122,6 +122,19 @@ def test_rows_keep_their_widgets_and_the_focus(gui: Gui) -> None:
     assert scripted.MXFP4 in page.views, "back in the catalog"
 
 
+@pytest.mark.parametrize("width", [900, 1100, 1400])
+def test_names_are_shown_whole_where_there_is_room_for_them_alone(gui: Gui, qapp: QApplication, width: int) -> None:
+    gui.window.resize(width, 760)
+    page = filled(gui.manager.page)
+    page.show_rows(rows_of(replace(scripted.shelf(), memory=16_000_000_000)))
+    for _ in range(3):
+        qapp.processEvents()
+    for view in page.views.values():
+        shown = QLabel.text(view.title)
+        room = view.width() - view.size_label.width() - view.main.width() - view.more.width() - 32
+        assert shown == view.title.full or view.title.sizeHint().width() > room, shown
+
+
 def test_counts_beyond_32_bits_reach_the_eye(theme: Theme) -> None:
     dialog = plan_dialog(theme)
     emitted: list[object] = []

@@ -351,6 +351,28 @@ def test_verify_finds_damage_and_repair_mends_it(play: Play, hub: FakeHub) -> No
     play(scenario)
 
 
+def damage(model: Path) -> None:
+    weights = next(model.glob("model-*.safetensors"))
+    data = bytearray(weights.read_bytes())
+    data[-1] ^= 255
+    weights.write_bytes(data)
+
+
+def test_a_row_that_gains_a_line_is_as_high_as_it_needs(play: Play) -> None:
+    async def scenario(window: HubWindow) -> None:
+        window.gui.window.resize(1100, 760)
+        window.gui.manager.show_page()
+        await download(window)
+        row = window.row(REPO)
+        damage(Path(row.key))
+        window.gui.manager.act(row.key, "verify")
+        await window.until(lambda: window.row(REPO).state == "Damaged")
+        view = window.gui.manager.page.views[row.key]
+        await window.until(lambda: view.height() >= view.heightForWidth(view.width()), 5)
+
+    play(scenario)
+
+
 def test_deleting_asks_first_and_says_what_it_freed(play: Play) -> None:
     async def scenario(window: HubWindow) -> None:
         await download(window)

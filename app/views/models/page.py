@@ -165,8 +165,9 @@ class ModelsPage(Surface):
         return self._sections[row.section].isHidden()
 
     def _arrange(self, rows: Sequence[Row]) -> None:
-        while self._list.count():
-            self._list.takeAt(0)
+        # Not `takeAt`: the item that it hands over lives on and is told of new heights in place of the next one.
+        for widget in (*self._sections.values(), *self.views.values()):
+            self._list.removeWidget(widget)
         for key in [key for key in self.views if key not in {row.key for row in rows}]:
             view = self.views.pop(key)
             view.hide()

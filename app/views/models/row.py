@@ -74,7 +74,7 @@ class ModelRow(QWidget):
         super().__init__(parent)
         self._theme = theme
         self.row: Row | None = None
-        self._narrow = False
+        self._narrow = self._stacked = False
         self.title = ElidedLabel(theme, self, weight=600)
         self.state = Label(theme, "", self, delta=-1, tabular=True)
         self.detail = Label(theme, "", self, color="text_2", delta=-1, tabular=True, wrap=True)
@@ -156,8 +156,12 @@ class ModelRow(QWidget):
 
     def _fit(self) -> None:
         narrow = self.width() < NARROW * max(1.0, self._theme.base / 13)
-        if narrow != self._narrow and self.testAttribute(Qt.WidgetAttribute.WA_Resized):
-            self._narrow = narrow
+        beside = sum(widget.width() + GRID for widget in (self.size_label, self.main, self.more))
+        wanted = self.title.sizeHint().width() + self.state.sizeHint().width() + GRID + 4
+        # A name cut to a few letters says nothing: what state it is in goes below it then.
+        stacked = narrow or wanted > self.width() - beside
+        if (narrow, stacked) != (self._narrow, self._stacked) and self.testAttribute(Qt.WidgetAttribute.WA_Resized):
+            self._narrow, self._stacked = narrow, stacked
             self._arrange()
             # The list is being laid out now, with the height that the row had before.
             QTimer.singleShot(0, self, self.updateGeometry)
@@ -166,8 +170,8 @@ class ModelRow(QWidget):
         """Size and buttons beside the text, or below it where there is no room for both."""
         grid, narrow = self._grid, self._narrow
         down, across = QBoxLayout.Direction.TopToBottom, QBoxLayout.Direction.LeftToRight
-        self._top.setDirection(down if narrow else across)
-        self._top.setSpacing(2 if narrow else GRID + 4)
+        self._top.setDirection(down if self._stacked else across)
+        self._top.setSpacing(2 if self._stacked else GRID + 4)
         self._second.setDirection(down if narrow else across)
         self._second.setSpacing(0 if narrow else 2 * GRID)
         grid.removeItem(self._text)
@@ -208,6 +212,7 @@ class ModelRow(QWidget):
         self.head.set_name(f"{row.head_offer}: {row.title}")
         self._show_note(row)
         self._show_progress(row)
+        self._fit()
 
     def _show_note(self, row: Row) -> None:
         note = row.note
