@@ -125,10 +125,12 @@ def test_rows_keep_their_widgets_and_the_focus(gui: Gui) -> None:
 @pytest.mark.parametrize("width", [900, 1100, 1400])
 def test_names_are_shown_whole_where_there_is_room_for_them_alone(gui: Gui, qapp: QApplication, width: int) -> None:
     gui.window.resize(width, 760)
-    page = filled(gui.manager.page)
+    gui.manager.show_page()
+    page = gui.manager.page
     page.show_rows(rows_of(replace(scripted.shelf(), memory=16_000_000_000)))
     for _ in range(3):
         qapp.processEvents()
+    assert page.isVisible()
     for view in page.views.values():
         shown = QLabel.text(view.title)
         room = view.width() - view.size_label.width() - view.main.width() - view.more.width() - 32
