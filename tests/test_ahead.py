@@ -194,6 +194,20 @@ def test_a_generation_that_ends_early_leaves_nothing_queued(how: str) -> None:
     assert cache_distance(session.target, prefilled(session.target.ids[:-1])) < 1e-4
 
 
+def test_depths_that_no_round_uses_follow_while_one_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the policy leaves out for long keeps its history, as long as it is prepared for."""
+    monkeypatch.setattr("engine.decode.stateful.PRIME_ROWS", 64)
+
+    class Prepared(StatefulDrafter):
+        def prepare(self, drafts: int) -> None:
+            super().prepare(3)
+
+    drafter = Prepared(tiny_head())
+    result = run(250, drafter=drafter, drafts=lambda step: 3 if step > 200 else 1)
+    assert result.ids == run(250).ids
+    assert [cache.kv.start for cache in drafter.caches] == [0, 0, 0]
+
+
 @pytest.mark.parametrize("how", ["deeper", "plain steps"])
 def test_depths_that_fell_far_behind_are_primed_and_draft_again(how: str) -> None:
     """More rows wait than the drafter lets wait: it primes the idle depths between two rounds."""
