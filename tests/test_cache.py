@@ -217,6 +217,13 @@ def test_a_windowed_snapshot_before_the_first_row_holds_none() -> None:
     assert layer.kv.rows() is None
 
 
+def test_a_snapshot_holds_no_more_inputs_than_a_cut_may_need() -> None:
+    layer = LayerCache(8, 4)
+    layer.mlp_conv.extend(mx.arange(500, dtype=mx.float32).reshape(1, 500, 1))
+    layer.kv.append(rows(0, 500), rows(0, 500))
+    assert max(array.shape[1] for array in layer.snapshot().arrays if array.ndim == 3) == 3 + ROLLBACK_ROWS
+
+
 def test_layers_are_cut_together() -> None:
     cache = Cache([LayerCache(8, 4), LayerCache(None, 4)])
     for layer in cache.layers:

@@ -7,9 +7,13 @@ import numpy as np
 import pytest
 
 from engine.config import ModelConfig
+from engine.decode.chained import ChainedDrafter
+from engine.decode.options import GenerationOptions
+from engine.decode.sampler import Sampler
+from engine.decode.target import Target
 from engine.model.mlp import DenseMLP
 from engine.model.mtp import MTPHead, Wiring
-from tests.support import DATA, TINY, tiny, tiny_head
+from tests.support import DATA, PROMPT, TINY, TINY_VOCAB, tiny, tiny_head
 
 TARGET = np.load(DATA / "golden_target.npz")
 GOLDEN = np.load(DATA / "golden_mtp.npz")
@@ -83,3 +87,24 @@ def test_chain_norm_applies_before_readout_and_chaining() -> None:
     np.testing.assert_allclose(
         np.array(normed.logits(out)), np.array(tiny().backbone.project(expected)), rtol=1e-5, atol=1e-5
     )
+
+
+def test_the_chained_schedule_starts_again_at_block_0_and_goes_on_with_fresh_blocks() -> None:
+    """The published procedure, step by step: blocks 0, 0, 1, 2, 2, where only the first one has a history."""
+    head, target = tiny_head(), Target(tiny().backbone)
+    drafter = ChainedDrafter(head)
+    hidden: list[mx.array] = []
+    for _ in target.prefill(PROMPT, 512, lambda rows, ids: hidden.append(rows)):
+        pass
+    ids = [*PROMPT, 33]
+    drafter.extend(hidden[0], ids)
+    sampler = Sampler(GenerationOptions(), TINY_VOCAB, PROMPT)
+    drafts = drafter.propose(ids, 5, sampler).tokens.tolist()
+
+    caches, expected = head.make_caches(), list[int]()
+    out = head.advance(0, mx.array([ids[1:]]), head.trunk(hidden[0]), caches[0])[:, -1:]
+    for block in (0, 1, 2, 2, None):
+        expected.append(mx.argmax(head.logits(out)[0, 0]).item())
+        if block is not None:
+            out = head.advance(block, mx.array([[expected[-1]]]), out, caches[block])
+    assert drafts == expected

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 import mlx.core as mx
 import pytest
 
+from engine.cache import ALIGN
 from engine.decode.chained import ChainedDrafter
 from engine.decode.depth import DepthPolicy
 from engine.decode.options import GenerationOptions
@@ -430,6 +431,20 @@ def test_a_drafter_that_was_off_for_long_is_primed_over_the_last_rows() -> None:
     assert all(1024 - 64 <= len(ids) - cache.kv.start <= 1024 + 64 + 128 for cache in drafter.caches)
     assert second.stats.rounds > 0
     assert second.token_ids == answer(session(drafting=False), ids, 30).token_ids
+
+
+def test_a_chained_drafter_that_was_off_for_long_follows_from_the_last_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.decode.chained.PRIME_ROWS", 64)
+    prompt = (PROMPT * 20)[:300]
+    made = session(schedule="chained", drafting=False, prefill_chunk=16)
+    ids = [*prompt, *answer(made, prompt, 5).token_ids, 4]
+    made.set_drafting(True)
+    result = answer(made, ids, 20)
+    drafter = made.drafter
+    assert isinstance(drafter, ChainedDrafter)
+    assert 64 <= len(ids) - drafter.caches[0].kv.start <= 64 + ALIGN + 16
+    assert result.stats.rounds > 0
+    assert result.token_ids == answer(session(drafting=False), ids, 20).token_ids
 
 
 def test_the_chained_schedule_restores_the_deeper_blocks_each_round() -> None:
