@@ -9,7 +9,7 @@ from PySide6.QtGui import QGuiApplication, QTextDocument
 from app.theme import Theme
 from app.views.chat.copy_button import CopyButton
 from app.views.chat.highlight import spans as coloured
-from app.views.chat.look import CODE_HEAD, Look
+from app.views.chat.look import CODE_HEAD, CODE_PAD, Look
 from app.views.chat.markdown import safe_link
 from app.views.chat.markdown_document import MarkdownDocument
 from app.views.chat.text_body import TextBody
@@ -238,6 +238,18 @@ def test_code_that_comes_first_has_its_head(theme: Theme, text: str) -> None:
     # What else comes first stands at the top.
     body.set_source("Words.\n\n" + text)
     assert body.top_of(0) < CODE_HEAD
+
+
+@pytest.mark.parametrize("step", [1, 9, 1000])
+def test_code_below_a_table_does_not_lie_on_it(theme: Theme, step: int) -> None:
+    text = "| a | b |\n|---|---|\n| 1 | 2 |\n\n```python\nprint(1)\n```\n\n| c |\n|---|\n| 3 |\n\n```\nx\n```\nThe end."
+    document = rendered(theme, text, list(range(0, len(text), step)))
+    layout = document.document.documentLayout()
+    assert len(document.decorations.code) == 2
+    for code in document.decorations.code:
+        block = document.document.findBlock(code.start)
+        above = layout.blockBoundingRect(block.previous()).bottom()
+        assert layout.blockBoundingRect(block).top() - CODE_HEAD - CODE_PAD >= above
 
 
 def test_an_unfinished_line_does_not_flicker(theme: Theme) -> None:

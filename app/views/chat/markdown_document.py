@@ -10,7 +10,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from PySide6.QtGui import QTextBlockFormat, QTextCursor, QTextDocument
 
-from app.views.chat.formats import CodeBlock, Decorations, Formats
+from app.views.chat.formats import BLOCK_GAP, CodeBlock, Decorations, Formats
 from app.views.chat.look import CODE_HEAD, CODE_PAD, Look
 from app.views.chat.markdown import Writer, parser, safe_link, write_plain
 
@@ -75,6 +75,8 @@ class MarkdownDocument:
         self._frozen_format = QTextBlockFormat()
         self._next_number: int | None = None
         self._fence: _Fence | None = None
+        self._placed = 0
+        """Blocks of code that were looked at by `_make_room`; the last of them may be another one by now."""
 
     def append(self, text: str) -> None:
         """More source; shown with the next flush."""
@@ -129,19 +131,28 @@ class MarkdownDocument:
         return self.document.documentLayout().blockBoundingRect(self.document.findBlock(unchanged)).top()
 
     def _make_room(self) -> bool:
-        """Room for the head of code that comes first, since Qt leaves out the margin above a first block.
+        """Room for the head of code that comes first, or right after a table, where Qt leaves out the margin above it.
 
         Returns:
-            whether everything moved.
+            whether something moved.
         """
-        code = self.decorations.code
+        code, room = self.decorations.code, CODE_HEAD + CODE_PAD
         frame = self.document.rootFrame()
-        room, form = CODE_HEAD + CODE_PAD if code and code[0].start == 0 else 0, frame.frameFormat()
-        if form.topMargin() == room:
-            return False
-        form.setTopMargin(room)
-        frame.setFrameFormat(form)
-        return True
+        form = frame.frameFormat()
+        first = room if code and code[0].start == 0 else 0
+        moved = form.topMargin() != first
+        if moved:
+            form.setTopMargin(first)
+            frame.setFrameFormat(form)
+        for block in code[min(self._placed, max(0, len(code) - 1)) :]:
+            table = QTextCursor(self.document.findBlock(block.start).previous()).currentTable()
+            if table is not None and table.format().bottomMargin() < room:
+                below = table.format().toTableFormat()
+                below.setBottomMargin(room + BLOCK_GAP)
+                table.setFormat(below)
+                moved = True
+        self._placed = len(code)
+        return moved
 
     # -- blocks -------------------------------------------------------------------------------
 
