@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
-from PySide6.QtGui import QTextBlockFormat, QTextCursor, QTextDocument
+from PySide6.QtGui import QTextBlockFormat, QTextCursor, QTextDocument, QTextTable
 
 from app.views.chat.formats import BLOCK_GAP, CodeBlock, Decorations, Formats
 from app.views.chat.look import CODE_HEAD, CODE_PAD, Look
@@ -145,7 +146,8 @@ class MarkdownDocument:
             form.setTopMargin(first)
             frame.setFrameFormat(form)
         for block in code[min(self._placed, max(0, len(code) - 1)) :]:
-            table = QTextCursor(self.document.findBlock(block.start).previous()).currentTable()
+            above = QTextCursor(self.document.findBlock(block.start).previous())
+            table = cast("QTextTable | None", above.currentTable())
             if table is not None and table.format().bottomMargin() < room:
                 below = table.format().toTableFormat()
                 below.setBottomMargin(room + BLOCK_GAP)
