@@ -54,7 +54,7 @@ OTHERS_EVERY = 10
 """Rounds after which another width, or plain steps, are tried that might pay."""
 STAY = 1.02
 """Advantage that a change between drafts and plain steps must promise."""
-LOSSES, CLEAR_LOSS = 4, 1.2
+LOSSES, CLEAR_LOSS = 4, 1.1
 """Rounds in a row for which plain steps must promise more before drafts are left for them, and the advantage that needs
 none: a few rounds whose drafts fall are a burst more often than another text."""
 

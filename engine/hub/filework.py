@@ -28,7 +28,6 @@ class FileWork:
         self.source = source
         self.version = 0
         self.restarts = 0
-        self.bad_checksums = 0
         self.one_stream = False
         """The server ignored a range: only one connection is worth having."""
         self.trust_etag = False
