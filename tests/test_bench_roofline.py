@@ -28,7 +28,7 @@ from engine.bench.machine import Machine
 from engine.bench.pieces import HOST, LayerInputs, experts_in_use, layer_inputs
 from engine.bench.prompts import Prompt
 from engine.bench.report_tables import context_table, roofline_tables, rounds_table, turns_table
-from engine.bench.roofline import Line, measure_roofline
+from engine.bench.roofline import Line, measure_roofline, pieces_by_time
 from engine.bench.rounds import Clock, RoundTimes, measure_rounds
 from engine.bench.turns import Turn
 from engine.cli.main import main
@@ -121,7 +121,14 @@ def test_a_roofline_has_every_step_and_its_pieces_add_up() -> None:
     assert whole.limit == pytest.approx(sum(line.limit for line in roofline.steps[3:-1]))
     assert list(roofline.breakdown) == [1, 4]
     assert roofline.experts[1] == (2.0, 2.0)
-    assert HOST in [line.name for line in roofline.breakdown[1]]
+    pieces = [line for line in roofline.breakdown[4] if line.name != HOST]
+    step = next(line.seconds for line in roofline.steps if line.name == "verify of 4 rows")
+    assert step is not None
+    assert sum(line.seconds or 0.0 for line in pieces) >= 0.999 * step
+    (host,) = [line.seconds for line in roofline.breakdown[4] if line.name == HOST]
+    assert host is not None
+    assert 0.0 < host < step
+    assert pieces_by_time(roofline.breakdown[4])[-1].name == HOST
     text = roofline_tables(roofline)
     for expected in ("GB/s", "round of 3 drafts", "a verify of 4 rows by pieces", "LM head"):
         assert expected in text

@@ -1,7 +1,8 @@
 """How long the pieces of a forward take, each alone, on the inputs that a real text gives them.
 
 The pieces of all layers are evaluated one after the other, so that their weights come from memory as in a step. What a
-step takes beyond its pieces is norms, convolutions, residuals and sampling; building its graph is counted apart.
+step takes beyond its pieces is norms, convolutions, residuals, sampling, and waiting for the host, which describes the
+step while the device is at it: the host's own time is counted beside the pieces.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from engine.model.mlp import MoE
 from engine.model.mtp import MTPHead
 from engine.values import to_ints
 
-HOST = "building the graph (Python)"
+HOST = "meanwhile the host (Python)"
+"""Processor time that describing a step and queueing it takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +44,9 @@ class Timed:
     """Seconds."""
 
     step: float
-    """Building and evaluating a forward with its logits and their argmax."""
+    """A forward with its logits and their argmax, from the first call to the last value."""
     pieces: dict[str, float]
-    """Sums up to `step`, `HOST` included."""
+    """By name; they sum up to `step` where that is longer, `HOST` left out."""
 
 
 def layer_inputs(backbone: Backbone, ids: Sequence[int]) -> list[LayerInputs]:
@@ -93,7 +95,7 @@ class Stopwatch:
 
     def forward(self, rows: int) -> Timed:
         """A forward of the next `rows` rows."""
-        build, evaluate = self._step(rows, self.repeats + 1)
+        step, host = self._step(rows, self.repeats + 1)
         layers = list(zip(self.backbone.layers, self.target.cache.layers, self.inputs, strict=True))
         part = slice(self.context, self.context + rows)
 
@@ -120,24 +122,23 @@ class Stopwatch:
         normed = mx.random.normal((1, rows, self.backbone.config.hidden_size)).astype(self.backbone.dtype)
         mx.eval(normed)
         measured[HEAD] = timed(lambda: mx.argmax(self.backbone.project(normed), axis=-1))
-        measured[OTHER] = max(0.0, evaluate - sum(measured.values()))
-        return Timed(build + evaluate, {**measured, HOST: build})
+        measured[OTHER] = max(0.0, step - sum(measured.values()))
+        return Timed(step, {**measured, HOST: host})
 
     def _step(self, rows: int, times: int) -> tuple[float, float]:
-        """Median seconds to build and to evaluate, of all but the first of `times`; the caches stay as they are."""
+        """Median seconds, and the host's among them, of all but the first of `times`; the caches stay as they are."""
         tokens = mx.array(self.ids[self.context : self.context + rows], mx.int32)
         mark = self.target.mark()
         taken: list[tuple[float, float]] = []
         for _ in range(times):
-            began = time.perf_counter()
+            began, busy = time.perf_counter(), time.thread_time()
             hidden = self.target.forward(tokens)
             best = mx.argmax(self.target.logits(hidden), axis=-1)
-            built = time.perf_counter()
             mx.eval(best, hidden, self.target.cache.arrays)
-            taken.append((built - began, time.perf_counter() - built))
+            taken.append((time.perf_counter() - began, time.thread_time() - busy))
             self.target.restore(mark)
         counted = taken[1:] or taken
-        return median(build for build, _ in counted), median(evaluate for _, evaluate in counted)
+        return median(step for step, _ in counted), median(host for _, host in counted)
 
     def draft(self, head: MTPHead, depth: int, rows: int) -> float:
         """Seconds for one draft of block `depth`, which takes `rows` rows to its history; building included."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from engine.bench.context import ContextTimes
+from engine.bench.pieces import HOST
 from engine.bench.roofline import Line, Roofline, pieces_by_time
 from engine.bench.rounds import RoundTimes
 from engine.bench.tables import number, percent, table
@@ -30,14 +31,15 @@ def roofline_tables(roofline: Roofline) -> str:
 
 
 def lines_table(lines: Sequence[Line], *, shares: bool = False) -> str:
-    """Work, limit and time of each line; `shares` adds its part of their sum."""
-    whole = sum(line.seconds or 0.0 for line in lines)
+    """Work, limit and time of each line; `shares` adds its part of their sum, the host's time left out."""
+    whole = sum(line.seconds or 0.0 for line in lines if line.name != HOST)
     head = ["", "MB", "Mop", "limit ms", "ms", "of limit"] + (["of step"] if shares else [])
     rows: list[list[str]] = []
     for line in lines:
         row = [line.name, f"{line.work.nbytes / 1e6:.1f}", f"{line.work.ops / 1e6:.1f}", f"{1e3 * line.limit:.2f}"]
         row += [number(line.seconds and 1e3 * line.seconds, ".2f"), percent(line.share if line.limit else None)]
-        rows.append(row + ([percent((line.seconds or 0.0) / whole)] if shares else []))
+        share = None if line.name == HOST else (line.seconds or 0.0) / whole
+        rows.append(row + ([percent(share)] if shares else []))
     return table(head, rows)
 
 

@@ -142,5 +142,5 @@ def _per_forward(run: Run) -> float | None:
 
 
 def pieces_by_time(lines: Sequence[Line]) -> list[Line]:
-    """The longest first."""
-    return sorted(lines, key=lambda line: line.seconds or 0.0, reverse=True)
+    """The longest first, the host's time last."""
+    return sorted(lines, key=lambda line: (line.name == HOST, -(line.seconds or 0.0)))
