@@ -18,10 +18,14 @@ _TIMEOUT_S = 10.0
 
 
 def token() -> str | None:
-    """The token that requests carry: of the environment (HF_TOKEN), or else of the token file."""
+    """The token that requests carry: of the environment (HF_TOKEN), or else of the token file; None for one that cannot
+    be read, which requests complain of."""
     from huggingface_hub import get_token  # noqa: PLC0415 (slow to import, and the window is to be seen first)
 
-    return get_token()
+    try:
+        return get_token()
+    except (OSError, UnicodeDecodeError):
+        return None
 
 
 def token_origin() -> Literal["environment", "file"] | None:

@@ -338,6 +338,10 @@ class TestToken:
             server.shutdown()
             thread.join()
 
+    def test_a_file_that_cannot_be_read_is_as_good_as_none_to_the_window(self, token_file: Path) -> None:
+        token_file.mkdir(parents=True)
+        assert (credentials.token(), credentials.token_origin(), credentials.is_stored()) == (None, None, False)
+
     def test_is_where_huggingface_hub_looks_for_it(self, token_file: Path) -> None:
         assert (credentials.token(), credentials.token_origin()) == (None, None)
         credentials.save_token("  hf_good\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 
 import pytest
 from fake_hub import TOKEN, FakeHub, Fault, Request
@@ -35,6 +36,24 @@ async def refusal(desk: Desk, kind: type[HubError], **request: object) -> HubErr
     assert type(caught.value) is kind, caught.value
     assert caught.value.hint
     return caught.value
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("stored", ["below a file", "folder", "binary"])
+async def test_a_token_file_that_cannot_be_read_is_named(
+    stored: str, hub: FakeHub, desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub.push(REPO, FILES)
+    path = tmp_path / "token"
+    if stored == "folder":
+        path.mkdir()
+    else:
+        path.write_bytes(b"\xff\xfe hf")
+    place = path / "token" if stored == "below a file" else path
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(place))
+    desk.token = True
+    assert str(place) in (await refusal(desk, TokenError)).hint
 
 
 @pytest.mark.asyncio
