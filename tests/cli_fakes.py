@@ -115,6 +115,7 @@ class FakeSession:
     opened: dict[str, Any] = field(default_factory=dict)
     requests: list[dict[str, Any]] = field(default_factory=list)
     drafting: bool = True
+    engine: FakeEngine | None = None
 
     def set_drafting(self, enabled: bool) -> None:
         self.drafting = enabled
@@ -157,7 +158,7 @@ def fakes(monkeypatch: pytest.MonkeyPatch) -> Fakes:
 
     def open_session(engine: FakeEngine, **options: Any) -> FakeSession:
         assert engine is fakes.engine
-        fakes.session.opened = options
+        fakes.session.engine, fakes.session.opened = engine, options
         fakes.session.drafting = options["drafting"]
         return fakes.session
 

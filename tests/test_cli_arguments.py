@@ -127,6 +127,16 @@ def test_nothing_is_no_name(
                 (["--effort", "bogus"], "Unknown thinking effort 'bogus'"),
             )
         ),
+        (["plan-memory", "--no-head", "--draft-model", "folder"], "not allowed with argument --no-head"),
+        (["plan-memory", "folder", "--config", "file"], "not allowed with argument MODEL"),
+        (["plan-memory", "--config", "file", "--draft-model", "x"], "--draft-model has no effect with --config"),
+        (["plan-memory", "--layers", "3"], "--layers has no effect without --check"),
+        (["draft-report", "--quantize-rest", "4", "--draft-schedule", "chained"], "not with chained"),
+        (
+            ["draft-vocabulary", "--from", "file", "--dtype", "f32", "--draft-model", "x"],
+            "--draft-model and --dtype have no effect without --answers",
+        ),
+        (["plan", "https://huggingface.co/a/b/tree/dev", "--revision", "main"], "names revision dev, --revision names"),
     ],
     ids=lambda value: " ".join(value)[:60] if isinstance(value, list) else "",
 )
@@ -180,32 +190,6 @@ def test_the_folder_of_the_peer_is_made_before_the_model_is_loaded(
     monkeypatch.setattr("engine.session.Engine.load", lambda *_, **__: pytest.fail("loaded"))
     assert main(["bench", "--peer", "python3", "--work", "new/" + "n" * 300]) == 2
     assert "File name too long" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        (["plan-memory", "--no-head", "--draft-model", "folder"], "not allowed with argument --no-head"),
-        (["plan-memory", "folder", "--config", "file"], "not allowed with argument MODEL"),
-        (["plan-memory", "--config", "file", "--draft-model", "x"], "--draft-model has no effect with --config"),
-        (["plan-memory", "--layers", "3"], "--layers has no effect without --check"),
-        (["draft-report", "--quantize-rest", "4", "--draft-schedule", "chained"], "not with chained"),
-        (
-            ["draft-vocabulary", "--from", "file", "--dtype", "f32", "--draft-model", "x"],
-            "--draft-model and --dtype have no effect without --answers",
-        ),
-        (["plan", "https://huggingface.co/a/b/tree/dev", "--revision", "main"], "names revision dev, --revision names"),
-    ],
-    ids=lambda value: " ".join(value)[:60] if isinstance(value, list) else "",
-)
-def test_options_that_do_not_go_together_are_refused(
-    line: list[str],
-    said: str,
-    places: Path,
-    fakes: Fakes,  # noqa: F811
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert said in refused(line, fakes, capsys)
 
 
 @pytest.mark.parametrize(

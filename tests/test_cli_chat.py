@@ -261,9 +261,9 @@ class Echo(FakeSession):
                 time.sleep(0.01)
         yield from answer("echo " + repr(text))
 
-session = Echo()
+session = Echo(engine=FakeEngine())
 module = types.ModuleType("engine.session")
-module.Engine, module.Session = FakeEngine(), lambda engine, **options: session
+module.Engine, module.Session = session.engine, lambda engine, **options: session
 sys.modules["engine.session"] = module
 sys.exit(main(["chat", "-m", "."]))
 """

@@ -11,18 +11,15 @@ from engine.cli.arguments import (
     add_decoding_options,
     add_sampling_options,
     generation_options,
-    ignored_options,
 )
 from engine.cli.line_reader import LineReader
-from engine.cli.loading import load_engine, open_session
+from engine.cli.loading import open_session
 from engine.cli.terminal import Terminal
 from engine.errors import PromptError
 from engine.wording import counted
 
 if TYPE_CHECKING:
-    from engine.config import ModelConfig
     from engine.session import Engine
-    from engine.text.template import ChatTemplate
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -43,29 +40,19 @@ def run(args: argparse.Namespace) -> int:
     options = generation_options(args)
     effort = parse_effort(args.effort)
     reader = LineReader(terminal)
-
-    def check(config: ModelConfig, template: ChatTemplate | None) -> None:
-        from engine.loaded import check_context
-
-        check_context(config, args.context)
-        if template is None:
-            raise PromptError(
-                "The checkpoint has no chat template, so it cannot hold a conversation.",
-                "Complete raw text with inkstand generate -p, or add a chat_template.jinja to the checkpoint.",
-            )
-
-    for sentence in ignored_options(args):
-        terminal.note(sentence)
-    engine = load_engine(args, terminal, check)
-    session = open_session(engine, args)
-    terminal.note(_greeting(engine, drafting=session.drafting))
+    no_template = PromptError(
+        "The checkpoint has no chat template, so it cannot hold a conversation.",
+        "Complete raw text with inkstand generate -p, or add a chat_template.jinja to the checkpoint.",
+    )
+    session = open_session(args, terminal, no_template)
+    terminal.note(_greeting(session.engine, drafting=session.drafting))
     Conversation(session, options, terminal, effort=effort, system=args.system).run(reader)
     return 0
 
 
 def _greeting(engine: Engine, *, drafting: bool) -> str:
     if not engine.head_depths:
-        drafter = f"no MTP head: {engine.head_reason}"
+        drafter = f"no MTP head: {engine.head_reason}".rstrip(".")
     else:
         drafter = f"MTP head with {counted(engine.head_depths, 'depth')}, {'on' if drafting else 'off'}"
     return f"{drafter}. /help lists the commands, Ctrl-C stops an answer, Ctrl-D leaves."

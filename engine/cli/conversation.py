@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from engine.cli.answer_printer import AnswerPrinter
 from engine.cli.interrupt import cancel_on_interrupt
-from engine.cli.terminal import Terminal, cut_line, stats_line, stats_table, truth_line
+from engine.cli.terminal import Terminal, answer_notes, stats_table
 from engine.errors import UserError
 from engine.messages import Message
 from engine.text.effort import parse_effort
@@ -105,10 +105,8 @@ class Conversation:
             generation, cancelled = printer.follow(events)
         self._last = generation
         self.history = [*history, generation.message] if generation.token_ids else history[:-1]
-        self._terminal.note(("stopped · " if cancelled else "") + stats_line(generation.stats, generation.draft))
-        for line in (cut_line(generation), truth_line(generation.draft)):
-            if line:
-                self._terminal.note(line)
+        for line in answer_notes(generation, stopped=cancelled):
+            self._terminal.note(line)
 
     def _mtp(self, argument: str) -> None:
         if argument not in {"", "on", "off"}:

@@ -16,20 +16,17 @@ from engine.cli.arguments import (
     add_decoding_options,
     add_sampling_options,
     generation_options,
-    ignored_options,
 )
 from engine.cli.interrupt import cancel_on_interrupt
-from engine.cli.loading import load_engine, open_session
+from engine.cli.loading import open_session
 from engine.cli.path_types import input_file
 from engine.cli.streams import read_input
-from engine.cli.terminal import Terminal, cut_line, stats_line, truth_line
+from engine.cli.terminal import Terminal, answer_notes
 from engine.errors import PromptError
 from engine.messages import Message
 
 if TYPE_CHECKING:
-    from engine.config import ModelConfig
     from engine.events import CancelFlag, Event, Generation
-    from engine.text.template import ChatTemplate
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -55,24 +52,14 @@ def run(args: argparse.Namespace) -> int:
     if prompt == "":
         raise PromptError("The prompt is empty.", "Give a text with -p, or leave the option out.")
     messages = _messages(args, prompt)
-
-    def check(config: ModelConfig, template: ChatTemplate | None) -> None:
-        from engine.loaded import check_context
-
-        check_context(config, args.context)
-        if template is None and (args.messages or args.system):
-            raise PromptError(
-                "The checkpoint has no chat template, so it cannot take --messages or --system.",
-                "Give the whole text to complete with -p, or add a chat_template.jinja to the checkpoint.",
-            )
-
-    for sentence in ignored_options(args):
-        terminal.note(sentence)
-    engine = load_engine(args, terminal, check)
-    session = open_session(engine, args)
+    no_template = PromptError(
+        "The checkpoint has no chat template, so it cannot take --messages or --system.",
+        "Give the whole text to complete with -p, or add a chat_template.jinja to the checkpoint.",
+    )
+    session = open_session(args, terminal, no_template if args.messages or args.system else None)
 
     def events(cancel: CancelFlag) -> Iterator[Event]:
-        if engine.template is not None:
+        if session.engine.template is not None:
             return session.generate(messages, options, effort=effort, cancel=cancel)
         terminal.note("The checkpoint has no chat template: completing the raw text.")
         return session.complete(prompt, options, cancel=cancel)
@@ -85,10 +72,8 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         terminal.json(as_json(generation))
     else:
-        terminal.note(stats_line(generation.stats, generation.draft))
-        for line in (cut_line(generation), truth_line(generation.draft)):
-            if line:
-                terminal.note(line)
+        for line in answer_notes(generation):
+            terminal.note(line)
     return 130 if cancelled else 0
 
 

@@ -7,13 +7,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from engine.cli.arguments import UsageError
+from engine.cli.arguments import UsageError, ignored_options
 from engine.cli.terminal import Terminal
 from engine.paths import demo_checkpoint
 
 if TYPE_CHECKING:
+    from engine.config import ModelConfig
+    from engine.errors import PromptError
     from engine.loaded import Check
     from engine.session import Engine, Session
+    from engine.text.template import ChatTemplate
 
 T = TypeVar("T")
 
@@ -105,12 +108,28 @@ def _is_name(model: Path) -> bool:
     return len(model.parts) == 2 and not model.is_absolute() and not model.exists()
 
 
-def open_session(engine: Engine, args: argparse.Namespace) -> Session:
-    """A session as `arguments.add_decoding_options` describes it."""
+def open_session(args: argparse.Namespace, terminal: Terminal, without_template: PromptError | None) -> Session:
+    """A session as `arguments.add_decoding_options` describes it, with a word about options that have no effect.
+
+    Args:
+        without_template: raised for a checkpoint that has no chat template; None where that will do.
+
+    Raises:
+        UserError: as `load_engine`, or before anything long for a context that the model was not made for.
+    """
     from engine.session import Session
 
+    def check(config: ModelConfig, template: ChatTemplate | None) -> None:
+        from engine.loaded import check_context
+
+        check_context(config, args.context)
+        if template is None and without_template is not None:
+            raise without_template
+
+    for sentence in ignored_options(args):
+        terminal.note(sentence)
     return Session(
-        engine,
+        load_engine(args, terminal, check),
         block_size=args.draft_block_size,
         schedule=args.draft_schedule,
         rollback=args.rollback,

@@ -83,7 +83,13 @@ class Terminal:
             self._progress_shown = False
 
 
-def stats_line(stats: GenerationStats, draft: DraftStatus) -> str:
+def answer_notes(generation: Generation, *, stopped: bool = False) -> list[str]:
+    """What stands below an answer, line by line: its figures, then what they do not tell."""
+    figures = ("stopped · " if stopped else "") + _stats_line(generation.stats, generation.draft)
+    return [figures, *(line for line in (_cut_line(generation), _truth_line(generation.draft)) if line)]
+
+
+def _stats_line(stats: GenerationStats, draft: DraftStatus) -> str:
     """One line about an answer: tokens per round first, a dash where nothing was measured.
 
     What only a drafter has is left out where none ran.
@@ -120,14 +126,14 @@ def stats_table(stats: GenerationStats) -> str:
     return "\n".join(f"{name:<18}{value}" for name, value in rows)
 
 
-def cut_line(generation: Generation) -> str | None:
+def _cut_line(generation: Generation) -> str | None:
     """That an answer was cut by its limit, which reads like an end otherwise; None where it ended by itself."""
     if generation.finish_reason != "length":
         return None
     return f"Cut after {counted(generation.stats.completion_tokens, 'token')}: -n/--max-tokens allows more."
 
 
-def truth_line(draft: DraftStatus) -> str | None:
+def _truth_line(draft: DraftStatus) -> str | None:
     """What ran where it is not what was asked for; None where there is nothing to say."""
     if draft.requested == draft.effective == "none":
         return None

@@ -168,8 +168,8 @@ class DepthPolicy:
 
     def begin(self, temperature: float = 0.0) -> None:
         """Another answer starts, sampled at `temperature`, on which acceptance depends more than on anything else."""
-        known = _Text(Acceptance(self.most, temperature))
-        self._text = self._texts.setdefault(round(temperature, 1), known)
+        new = _Text(Acceptance(self.most, temperature))
+        self._text = self._texts.setdefault(round(temperature, 1), new)
         self._text.acceptance.carry_over()
         self._before = self._probe = None
         # What one answer lost must not keep the next from trying, unless drafts never pay at this temperature.
