@@ -19,6 +19,7 @@ import mlx.core as mx
 
 from engine.model.fused.products import any_rows
 from engine.model.linear import Dense, Matrix, Packed
+from engine.model.placement import on_cache_line
 
 
 class DraftScores(Protocol):
@@ -95,7 +96,7 @@ class Shortlist:
         centred = self._rows - self._rows.mean(axis=0)
         _, vectors = mx.linalg.eigh(centred.T @ centred, stream=mx.cpu)
         basis = vectors[:, -rank:]
-        self._project, self._rough = Dense(mx.contiguous(basis.T)), Dense(centred @ basis)
+        self._project, self._rough = Dense(on_cache_line(basis.T)), Dense(on_cache_line(centred @ basis))
         self._steps = any_rows(self._project), any_rows(self._rough)
         self._nothing = _nothing(vocabulary)
         mx.eval(self._project.arrays, self._rough.arrays)
@@ -112,9 +113,31 @@ class Shortlist:
 
     def __call__(self, hidden: mx.array) -> mx.array:
         project, rough = self._steps
-        ids = mx.argpartition(rough(project(hidden)), -CANDIDATES, axis=-1)[0, :, -CANDIDATES:]
+        ids = best_ids(rough(project(hidden)).squeeze(0), CANDIDATES)
         scores = (hidden[0, :, None] @ self._rows[ids].swapaxes(1, 2)).squeeze(1)
         return _spread(scores, ids, self._nothing)
+
+
+_GROUP = 16
+"""Ids of which one score stands for all at first."""
+
+
+def best_ids(scores: mx.array, count: int) -> mx.array:
+    """The ids of the `count` highest of scores [L, V] -> [L, count], in no order.
+
+    They lie in the `count` groups whose highest scores are the highest. To choose among those and then within them
+    takes half the time of `mx.argpartition` over all.
+    """
+    rows, vocabulary = scores.shape
+    groups, rest = divmod(vocabulary, _GROUP)
+    if rest or groups <= count:
+        return mx.argpartition(scores, -count, axis=-1)[:, -count:]
+    # Ids of a group lie `groups` apart, so that the maximum runs over whole rows.
+    highest = scores.reshape(rows, _GROUP, groups).max(axis=1)
+    kept = mx.argpartition(highest, -count, axis=-1)[:, None, -count:]
+    ids = (kept + mx.arange(0, vocabulary, groups, dtype=mx.uint32)[:, None]).reshape(rows, -1)
+    among = mx.argpartition(mx.take_along_axis(scores, ids, axis=-1), -count, axis=-1)[:, -count:]
+    return mx.take_along_axis(ids, among, axis=-1)
 
 
 def suits(vocabulary: int, hidden: int, dtype: mx.Dtype) -> bool:

@@ -28,6 +28,7 @@ from collections.abc import Mapping, MutableMapping
 import mlx.core as mx
 
 from engine.model.linear import Dense, Joined, Matrix, Packed, Projection, stack
+from engine.model.placement import on_cache_line
 
 Parameter = Matrix | mx.array
 Params = Mapping[str, Parameter]
@@ -51,7 +52,8 @@ def stacked(params: Params, name: str) -> Projection:
 def lay_out(params: MutableMapping[str, Parameter]) -> None:
     """Bring parameters, one layer after the other, into the form in which layers read them; joints replace their parts.
 
-    A bank is stored input by input, as `engine.model.fused.experts` reads it.
+    A bank is stored input by input, as `engine.model.fused.experts` reads it. What OpenBLAS multiplies by begins a
+    cache line.
     """
     for name in list(params):
         if name.endswith(".mlp.experts.down_proj"):
@@ -66,6 +68,16 @@ def lay_out(params: MutableMapping[str, Parameter]) -> None:
                 params[whole] = stacked_parts
                 for part in _parts(whole):
                     del params[part]
+    if mx.default_device() == mx.cpu:
+        _place(params)
+
+
+def _place(params: MutableMapping[str, Parameter]) -> None:
+    """Give the CPU's kernels the plain float32 matrices that they multiply by; of the embedding they read rows."""
+    for name, value in params.items():
+        of_use = isinstance(value, Dense) and value.weight.dtype == mx.float32 and name != "embed"
+        if of_use and ".bank." not in name:
+            params[name] = Dense(on_cache_line(value.weight))
 
 
 def _make_bank(params: MutableMapping[str, Parameter], mlp: str) -> None:
@@ -85,9 +97,7 @@ def _make_bank(params: MutableMapping[str, Parameter], mlp: str) -> None:
     )
     downs = mx.concatenate([down, shared_down.reshape(hidden, -1, width).swapaxes(0, 1)])
     for name, whole in (("gate_up", mx.concatenate([gates, ups], axis=1)), ("down", downs)):
-        by_input = mx.contiguous(whole.swapaxes(1, 2))
-        mx.eval(by_input)
-        params[f"{mlp}.bank.{name}_proj"] = Dense(by_input.swapaxes(1, 2))
+        params[f"{mlp}.bank.{name}_proj"] = Dense(on_cache_line(whole.swapaxes(1, 2)).swapaxes(1, 2))
     for name in names:
         del params[name]
 
