@@ -27,6 +27,8 @@ NOT_SHIPPED = ("screenshots",)
 
 OPENBLAS = "cmeel.prefix/lib/libopenblas.so"
 """One of the wheel's three copies, at the place where engine/blas.py looks below the bundle's directory."""
+OPENBLAS_HEADER = "cmeel.prefix/include/openblas/openblas_config.h"
+"""From which engine/blas.py reads what processor that build asks for."""
 FORTRAN = ("libgfortran-*.so*", "libquadmath-*.so*")
 """In mlx_cpu.libs/: what that OpenBLAS needs on a machine without a Fortran runtime."""
 METALLIB = "mlx/lib/mlx.metallib"

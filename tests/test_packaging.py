@@ -87,6 +87,7 @@ def test_what_mlx_needs_is_named() -> None:
     assert [name for name in wheel_libraries("mlx") if name.startswith("mlx/core.")]
     assert "required(parts.METALLIB)" in SPEC
     assert "required(parts.OPENBLAS)" in SPEC
+    assert "required(parts.OPENBLAS_HEADER)" in SPEC
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the BLAS of mlx-cpu is replaced on Linux only")
@@ -104,6 +105,7 @@ def test_openblas_lands_where_the_engine_looks_for_it(tmp_path: Path, monkeypatc
     assert str(library) in status.detail
     site = Path(Distribution.from_name("cmeel-openblas").locate_file(""))
     assert (site / bundle_parts.OPENBLAS).is_file()
+    assert (site / bundle_parts.OPENBLAS_HEADER).is_file()
     assert all(list((site / "mlx_cpu.libs").glob(pattern)) for pattern in bundle_parts.FORTRAN)
 
 
