@@ -10,8 +10,8 @@ That library needs `libgfortran.so.5`, which a bare machine lacks. The mlx wheel
 copy in memory with the plain SONAME satisfies the dependency without touching any installed file.
 
 A build for one kind of processor ends the process with an illegal instruction on a lesser one, and the wheels of
-cmeel-openblas are such builds: for AVX-512 on x86-64, for SVE2 on ARM. What a build asks for stands in the header beside
-it. Where the processor has less, the system's own OpenBLAS is taken, which distributions build for all processors.
+cmeel-openblas are such builds: for AVX-512 on x86-64, for SVE2 on ARM. What a build asks for stands in its header.
+Where the processor has less, the system's own OpenBLAS is taken, which distributions build for all processors.
 
 Its threads wait for each other by spinning, so one that finds no free core stalls all of them: on two cores with
 anything else running, two threads decode several times slower than one. Unless OPENBLAS_NUM_THREADS says otherwise, one

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import mlx.core as mx
 import pytest
 
@@ -27,7 +29,7 @@ def test_a_transposed_array_is_stored_as_it_is_seen() -> None:
     x = mx.random.normal((2, 6, 20)).swapaxes(1, 2)
     placed = on_cache_line(x)
     assert placed.tolist() == x.tolist()
-    assert memoryview(placed).c_contiguous
+    assert memoryview(cast(Any, placed)).c_contiguous
 
 
 def test_all_that_the_cpu_multiplies_by_begins_a_cache_line() -> None:

@@ -75,8 +75,7 @@ def lay_out(params: MutableMapping[str, Parameter]) -> None:
 def _place(params: MutableMapping[str, Parameter]) -> None:
     """Give the CPU's kernels the plain float32 matrices that they multiply by; of the embedding they read rows."""
     for name, value in params.items():
-        of_use = isinstance(value, Dense) and value.weight.dtype == mx.float32 and name != "embed"
-        if of_use and ".bank." not in name:
+        if name != "embed" and ".bank." not in name and isinstance(value, Dense) and value.weight.dtype == mx.float32:
             params[name] = Dense(on_cache_line(value.weight))
 
 
