@@ -50,4 +50,3 @@ def test_all_that_the_cpu_multiplies_by_begins_a_cache_line() -> None:
     assert mx.array_equal(head.weight, before["lm_head"])
     # Rows of the embedding are read, never multiplied by.
     assert embedding.weight is before["embed"]
-
