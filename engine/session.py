@@ -256,6 +256,11 @@ class Session:
                     return
             assert last_row is not None
             logits = self.target.logits(last_row)
+            if self.drafter is not None:
+                clock = time.perf_counter()
+                mx.async_eval(logits)
+                self.drafter.catch_up(ids)
+                recorder.prefill_seconds += time.perf_counter() - clock
             self._boundaries.record(self.target, self.drafter, logits)
 
         step = loop.first(logits)

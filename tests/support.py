@@ -50,6 +50,8 @@ class ScriptedDrafter:
 
     def extend(self, hidden: mx.array, ids: Sequence[int]) -> None: ...
 
+    def catch_up(self, ids: Sequence[int]) -> None: ...
+
     def propose(self, ids: Sequence[int], count: int, sampler: Sampler) -> Draft:
         tokens = [self.guess(len(ids) + i) for i in range(count)]
         self.proposals.append(tuple(tokens))

@@ -447,6 +447,22 @@ def test_a_chained_drafter_that_was_off_for_long_follows_from_the_last_rows(monk
     assert result.token_ids == answer(session(drafting=False), ids, 20).token_ids
 
 
+@pytest.mark.parametrize("schedule", ["stateful", "chained"])
+@pytest.mark.parametrize("drafting", [True, False])
+def test_the_head_reads_a_prompt_before_the_first_token(schedule: str, drafting: bool) -> None:
+    """Or else the first round would pay for it. Row p of depth d needs the token after it, p + 1 + d."""
+    made = session(schedule=schedule, drafting=drafting)
+    events = made.continue_ids(PROMPT, GenerationOptions(max_tokens=5))
+    next(event for event in events if isinstance(event, RoundDone))
+    assert made.drafter is not None
+    read = [cache.offset for cache in made.drafter.caches]
+    if drafting:
+        assert read == [len(PROMPT) - 1 - d if schedule == "stateful" or d == 0 else 0 for d in range(3)]
+    else:
+        assert read == [0, 0, 0]
+    list(events)
+
+
 def test_the_chained_schedule_restores_the_deeper_blocks_each_round() -> None:
     made = session(schedule="chained")
     answer(made, PROMPT, 40)
@@ -460,10 +476,15 @@ def test_the_chained_schedule_restores_the_deeper_blocks_each_round() -> None:
 @pytest.mark.parametrize("schedule", ["stateful", "chained"])
 @pytest.mark.parametrize(("length", "chunk"), [(21, 512), (350, 512), (700, 128)])
 def test_regenerating_after_a_long_answer_goes_back_over_a_moved_window(schedule: str, length: int, chunk: int) -> None:
-    """At the boundary the drafter had not read the prompt yet; by the end its windows have moved on."""
+    """At the boundary the drafter, off until then, had not read the prompt; by the end its windows have moved on."""
     prompt = (PROMPT * 40)[:length]
-    made = session(schedule=schedule, prefill_chunk=chunk)
-    first = answer(made, prompt, 500)
+    made = session(schedule=schedule, prefill_chunk=chunk, drafting=False)
+    events = made.continue_ids(prompt, GenerationOptions(max_tokens=500))
+    next(event for event in events if isinstance(event, RoundDone))
+    made.set_drafting(True)
+    last = list(events)[-1]
+    assert isinstance(last, Finished)
+    first = last.generation
     again = answer(made, prompt, 40)
     assert again.token_ids == first.token_ids[:40]
     assert again.stats.cached_tokens == length

@@ -76,6 +76,9 @@ class TimedDrafter:
         with self._clock:
             self._drafter.extend(hidden, ids)
 
+    def catch_up(self, ids: Sequence[int]) -> None:
+        self._drafter.catch_up(ids)
+
     def propose(self, ids: Sequence[int], count: int, sampler: Sampler) -> Draft:
         return self._drafter.propose(ids, count, sampler)
 

@@ -50,6 +50,10 @@ class ChainedDrafter:
     def extend(self, hidden: mx.array, ids: Sequence[int]) -> None:
         self._log.append(hidden)
         if self._wanted and self._log.end - self.caches[0].offset > PRIME_ROWS // 2:
+            self.catch_up(ids)
+
+    def catch_up(self, ids: Sequence[int]) -> None:
+        if self._wanted:
             self._follow(ids, min(self._log.end, len(ids) - 1))
             mx.eval(self.arrays)
             self.caches[0].compact()

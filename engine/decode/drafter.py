@@ -41,6 +41,11 @@ class Drafter(Protocol):
         """The trunk's next rows: pre-norm hidden [1, L, H]; `ids` are all known ids, a prompt's rest included."""
         ...
 
+    def catch_up(self, ids: Sequence[int]) -> None:
+        """Read the rows that still wait, if drafts are wanted: after a prompt, so that the first proposal costs what
+        others do. The newest row is left, whose following token is not known yet."""
+        ...
+
     def propose(self, ids: Sequence[int], count: int, sampler: Sampler) -> Draft:
         """`count` drafts after `ids`, whose last token the trunk has not processed yet."""
         ...

@@ -70,9 +70,9 @@ class StatefulDrafter:
         behind = self._logs[0].end - min(cache.offset for cache in self.caches[: self._wanted])
         # Rows wait in the log until the next proposal, unless the log would lose them before.
         if behind > PRIME_ROWS // 2:
-            self._prime(ids)
+            self.catch_up(ids)
 
-    def _prime(self, ids: Sequence[int]) -> None:
+    def catch_up(self, ids: Sequence[int]) -> None:
         for depth in range(self._wanted):
             # The newest row is left to the next proposal, which drafts from its output.
             end = min(self._logs[0].end, len(ids)) - 1 - depth
