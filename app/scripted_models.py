@@ -131,6 +131,7 @@ def estimate(available: int, machine: int = MEMORY) -> Estimate:
         weights=148_440_000_000,
         head=4_463_000_000,
         shortlist=0,
+        inputs=0,
         depths=8,
         layers=layers,
         draft_log=104_000_000,

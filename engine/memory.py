@@ -23,8 +23,11 @@ from engine.config import ModelConfig, TextConfig
 from engine.decode.stateful import PRIME_ROWS
 from engine.decode.target import PREFILL_CHUNK
 from engine.errors import HeadError
+from engine.model import draft_head
 from engine.model.blockwise import KEY_BLOCK, QUERY_BLOCK
-from engine.model.draft_head import shortlist_bytes, suits
+from engine.model.draft_head import shortlist_bytes
+from engine.model.fused import block_input
+from engine.model.fused.block_input import table_bytes
 from engine.weights.geometry import Size, target_size
 from engine.weights.head import HeadMissing, check_head_matches, find_head
 from engine.weights.keep import keeps_packed
@@ -76,6 +79,8 @@ class Footprint:
     """Weights of the MTP head; 0 without one."""
     shortlist: int
     """What scores its drafts, beside the LM head."""
+    inputs: int
+    """Tables in which its blocks look up what they read of a token."""
     depths: int
     layers: tuple[Layers, ...]
     draft_log: int
@@ -109,8 +114,8 @@ class Footprint:
 
     @property
     def drafter(self) -> int:
-        """The MTP head and what scores its drafts."""
-        return self.head + self.shortlist
+        """The MTP head and what makes its drafts fast."""
+        return self.head + self.shortlist + self.inputs
 
     def total(self, context: int) -> int:
         return self.weights + self.drafter + self.cache(context) + self.working(context)
@@ -222,13 +227,16 @@ def _footprint(
         blocks: kinds of the MTP blocks, True for sliding.
     """
     vocabulary, hidden = text.unpadded_vocab_size, text.hidden_size
-    # A packed LM head is read fast enough as it is.
-    shortlist = bool(blocks) and rest is None and not keep_quantized and suits(vocabulary, hidden, dtype)
+    # Packed matrices are read fast enough as they are.
+    plain = bool(blocks) and rest is None and not keep_quantized
+    shortlist = plain and draft_head.suits(vocabulary, hidden, dtype)
+    tables = plain and block_input.suits(text.vocab_size, hidden, len(blocks), dtype)
     layers = _layers(text, (*text.sliding, *blocks), dtype.size)
     return Footprint(
         weights=sum(weights),
         head=sum(head),
         shortlist=shortlist_bytes(vocabulary, hidden) if shortlist else 0,
+        inputs=table_bytes(text.vocab_size, hidden, len(blocks)) if tables else 0,
         depths=len(blocks),
         layers=layers,
         draft_log=len(blocks) * (PRIME_ROWS + ALIGN + PREFILL_CHUNK) * text.hidden_size * dtype.size,

@@ -63,10 +63,11 @@ def test_bytes_and_operations_of_a_step() -> None:
 
 
 def test_bytes_and_operations_of_a_draft() -> None:
-    # Block 0 is sliding: 8 heads, input projection of 2 x 64 columns. Its two rows are taken in, one is read out.
+    # Block 0 is sliding: 8 heads. Its two rows are taken in, one is read out. Of the input projection's 2 x 64 columns
+    # the token's half is looked up, a row of 64 each.
     works = draft_work(tiny_head(), 0, 2, 100)
-    projections = H * (64 + 32 + 32 + 8 * 4) + 64 * H + 2 * H * H
-    assert works[PROJECTIONS] == Work(F32 * projections, 2 * 2 * projections)
+    projections = H * (64 + 32 + 32 + 8 * 4) + 64 * H + H * H
+    assert works[PROJECTIONS] == Work(F32 * (projections + 2 * H), 2 * 2 * projections)
     assert works[HEAD] == Work(F32 * 256 * H, 2 * 256 * H)
     assert ROUTED not in works
 

@@ -118,7 +118,8 @@ def test_it_is_left_out_where_it_was_not_measured_to_pay() -> None:
 
 def test_the_plan_of_memory_counts_one_where_there_is_one() -> None:
     assert footprint(DEMO, DEMO).shortlist == shortlist_bytes(8320, 384)
-    assert footprint(DEMO, DEMO).drafter == footprint(DEMO, DEMO).head + shortlist_bytes(8320, 384)
+    plan = footprint(DEMO, DEMO)
+    assert plan.drafter == plan.head + shortlist_bytes(8320, 384) + plan.inputs
     assert footprint(DEMO).shortlist == 0
     assert footprint(DEMO, DEMO, keep_quantized=True).shortlist == 0
     assert footprint(DEMO, DEMO, quantize_rest=8).shortlist == 0

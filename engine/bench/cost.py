@@ -62,7 +62,11 @@ def draft_work(head: MTPHead, depth: int, rows: int, context: int) -> Works:
     """One draft of block `depth`, which takes `rows` rows to its history and reads out the last."""
     block, backbone = head.blocks[depth], head.backbone
     works = _layer_work(block.layer.plain, rows, context, 0.0, backbone.dtype.size)
-    _add(works, {PROJECTIONS: _product(block.input_proj, rows)})
+    reading = _product(block.input_proj, rows)
+    if block.few is not None:
+        read, multiplied = block.few.work(rows)
+        reading = Work(read, 2.0 * multiplied)
+    _add(works, {PROJECTIONS: reading})
     scoring = _product(backbone.lm_head, 1)
     if head.scores is not None:
         read, multiplied = head.scores.work

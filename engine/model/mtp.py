@@ -21,8 +21,9 @@ from engine.cache import LayerCache
 from engine.config import MTPConfig
 from engine.model.backbone import Backbone
 from engine.model.draft_head import DraftScores, Shortlist, Subset, suits
+from engine.model.fused import block_input
+from engine.model.fused.block_input import BlockInput
 from engine.model.fused.choice import Layer
-from engine.model.fused.norm import Norm, fits
 from engine.model.fused.products import FEW_ROWS, any_rows
 from engine.model.layer import DecoderLayer, layer_cache
 from engine.model.linear import Dense
@@ -45,25 +46,32 @@ class MTPBlock:
     """One depth of the head."""
 
     def __init__(self, backbone: Backbone, params: Params, name: str, sliding: bool) -> None:
-        self.config, self.sliding = backbone.config, sliding
+        self.backbone, self.config, self.sliding = backbone, backbone.config, sliding
         self.embed_norm, self.hidden_norm = array(params, f"{name}.embed_norm"), array(params, f"{name}.hidden_norm")
-        weights = mx.stack([self.hidden_norm, self.embed_norm])[None]
-        self._norms = Norm(weights, self.config.rms_norm_eps) if backbone.fused and fits(weights) else None
-        """Both at once, for a few rows."""
         self.input_proj = matrix(params, f"{name}.input_proj")
         self._project = any_rows(self.input_proj, fused=backbone.fused)
         layer = DecoderLayer(backbone.config, params, f"{name}.block", sliding=sliding, dense=True)
         self.layer = Layer(layer, fused=backbone.fused)
+        self.few: BlockInput | None = None
+        """Reads a few rows, where that is faster."""
 
-    def __call__(self, embedded: mx.array, hidden: mx.array, cache: LayerCache) -> mx.array:
-        """Embedded tokens and hidden states [1, L, H] -> [1, L, H]."""
-        if self._norms is not None and hidden.shape[1] <= FEW_ROWS:
-            sides = self._norms(mx.stack([hidden.squeeze(0), embedded.squeeze(0)], axis=1)).flatten(1)[None]
-        else:
-            eps = self.config.rms_norm_eps
-            normed = [mx.fast.rms_norm(hidden, self.hidden_norm, eps), mx.fast.rms_norm(embedded, self.embed_norm, eps)]
-            sides = mx.concatenate(normed, axis=-1)
-        return self.layer(self._project(sides), cache)
+    def tabulate(self, embedded: mx.array) -> None:
+        """Compute what the block makes of every id, whose embedding is `embedded` [V, H] as the target reads it."""
+        assert isinstance(self.input_proj, Dense)
+        eps = self.config.rms_norm_eps
+        self.few = BlockInput(self.input_proj, self.hidden_norm, self.embed_norm, embedded, eps)
+
+    def __call__(self, tokens: mx.array, hidden: mx.array, cache: LayerCache, *, normed: bool = True) -> mx.array:
+        """Ids [1, L] and hidden states [1, L, H] -> [1, L, H].
+
+        Args:
+            normed: the tokens' embedding goes through the target's norm, see `Wiring`.
+        """
+        if normed and self.few is not None and tokens.shape[1] <= FEW_ROWS:
+            return self.layer(self.few(tokens, hidden), cache)
+        eps, embedded = self.config.rms_norm_eps, self.backbone.embed(tokens, normed)
+        sides = [mx.fast.rms_norm(hidden, self.hidden_norm, eps), mx.fast.rms_norm(embedded, self.embed_norm, eps)]
+        return self.layer(self._project(mx.concatenate(sides, axis=-1)), cache)
 
 
 class MTPHead:
@@ -78,9 +86,18 @@ class MTPHead:
     def __init__(self, backbone: Backbone, config: MTPConfig, params: Params, wiring: Wiring | None = None) -> None:
         self.backbone, self.wiring = backbone, wiring or Wiring()
         self.blocks = [MTPBlock(backbone, params, f"mtp.{j}", sliding) for j, sliding in enumerate(config.sliding)]
+        if backbone.fused and all(isinstance(block.input_proj, Dense) for block in self.blocks):
+            self._tabulate()
         self.chain_norm = array(params, "mtp.chain_norm") if "mtp.chain_norm" in params else None
         self.scores: DraftScores | None = None
         """Scores drafts in place of the target's LM head."""
+
+    def _tabulate(self) -> None:
+        config = self.backbone.config
+        if block_input.suits(config.vocab_size, config.hidden_size, self.depths, self.backbone.dtype):
+            embedded = self.backbone.embed(mx.arange(config.vocab_size)[None]).squeeze(0)
+            for block in self.blocks:
+                block.tabulate(embedded)
 
     def reduce(self, ids: Sequence[int] | None) -> None:
         """Score drafts for the token `ids` alone, see `engine.model.draft_head`; None scores all."""
@@ -122,8 +139,7 @@ class MTPHead:
         The result is what the next depth reads and what `logits` reads out; where the checkpoint has a
         chain norm it has been applied.
         """
-        embedded = self.backbone.embed(tokens, normed=self.wiring.embedding == "normed")
-        out = self.blocks[depth](embedded, hidden, cache)
+        out = self.blocks[depth](tokens, hidden, cache, normed=self.wiring.embedding == "normed")
         if self.chain_norm is not None:
             out = mx.fast.rms_norm(out, self.chain_norm, self.backbone.config.rms_norm_eps)
         return out
