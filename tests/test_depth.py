@@ -72,6 +72,12 @@ class Simulation:
         self._rng = random.Random(self.seed)
         self._before: int | None = None
 
+    def begin(self) -> Simulation:
+        """Another answer starts."""
+        self.policy.begin()
+        self._before = None
+        return self
+
     def read(self, text: str, tokens: int) -> Simulation:
         """Go on for `tokens` of `text`."""
         shares = shares_of(text, self.costs)
@@ -97,8 +103,7 @@ class Simulation:
             self.widths.append(drafts)
             self._before = drafts
             if self.tokens // self.answer != (self.tokens + accepted + 1) // self.answer:
-                self.policy.begin()
-                self._before = None
+                self.begin()
             self.tokens += accepted + 1
         return self
 
@@ -223,6 +228,20 @@ def test_what_an_answer_learnt_helps_the_next() -> None:
         simulation = Simulation(COSTS["traffic"], 1).read(text, 249)
         simulation.policy.begin()
         assert (simulation.policy.choose(4) > 0) == drafting
+
+
+@pytest.mark.parametrize(("between", "least"), [("prose", 0.98), ("random", 0.96)])
+def test_an_answer_whose_drafts_fell_does_not_keep_the_next_from_them(between: str, least: float) -> None:
+    shares: list[float] = []
+    for seed in range(30):
+        simulation = Simulation(COSTS["traffic"], seed, answer=10**9).read("easy", 1500)
+        for _ in range(3):
+            simulation.begin().read(between, 60).begin()
+            seconds, ideal = simulation.seconds, simulation.ideal
+            simulation.read("easy", 60)
+            shares.append((simulation.ideal - ideal) / (simulation.seconds - seconds))
+    assert mean(shares) > least
+    assert sorted(shares)[len(shares) // 10] > 0.93
 
 
 def test_the_time_of_a_step_whose_forward_was_queued_before_is_no_cost() -> None:

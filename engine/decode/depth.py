@@ -29,7 +29,7 @@ TRUST = 4.0
 they differ by one standard error, a tenth where by three."""
 LEAST_SPREAD = 0.02
 """Of a share that has always been 0 or 1."""
-CARRIED = 3.0
+CARRIED = 1.0
 """Drafts that what an answer was like at its end counts for in the next."""
 
 BUDGET, HOPEFUL = 0.016, 0.15
@@ -54,7 +54,7 @@ OTHERS_EVERY = 10
 """Rounds after which another width, or plain steps, are tried that might pay."""
 STAY = 1.02
 """Advantage that a change between drafts and plain steps must promise."""
-LOSSES, CLEAR_LOSS = 4, 1.1
+LOSSES, CLEAR_LOSS = 4, 1.2
 """Rounds in a row for which plain steps must promise more before drafts are left for them, and the advantage that needs
 none: a few rounds whose drafts fall are a burst more often than another text."""
 
