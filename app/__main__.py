@@ -52,14 +52,23 @@ def _run() -> int:
 
 def _run_command(*, interruptible: bool = False) -> int:
     if sys.argv[1:] == [SELF_TEST]:
-        from app.self_test import main as run_self_test  # noqa: PLC0415 (see above)
-
-        return run_self_test()
+        return _run_self_test()
     from engine.cli.main import main as run_cli  # noqa: PLC0415 (see above)
 
     if interruptible:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     return run_cli(sys.argv[1:], open_window)
+
+
+def _run_self_test() -> int:
+    from app.self_test import main as run_self_test  # noqa: PLC0415 (see above)
+    from engine.cli.streams import StreamError, complain, run_with_output  # noqa: PLC0415 (see above)
+
+    try:
+        return run_with_output(run_self_test)
+    except StreamError as error:
+        complain(error)
+        return 1
 
 
 def _leave(_signum: int, _frame: FrameType | None) -> None:

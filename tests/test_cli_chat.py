@@ -19,6 +19,7 @@ from cli_fakes import Cancelled, DraftStatus, Failed, Fakes, FakeSession, answer
 from app.__main__ import open_window
 from app.display import NoDisplay
 from engine.cli.conversation import Conversation
+from engine.cli.line_reader import LineReader
 from engine.cli.main import main
 from engine.cli.terminal import Terminal
 from engine.decode.options import GenerationOptions
@@ -320,6 +321,15 @@ class Typist:
             self.process.kill()
             self.process.wait()
         os.close(self._master)
+
+
+def test_a_typed_line_that_is_no_text_is_typed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    typed = iter([b"caf\xe9", b"coffee"])
+    monkeypatch.setattr("sys.stdin", Screen())
+    monkeypatch.setattr("builtins.input", lambda _prompt: next(typed).decode())  # as it is where readline is missing
+    screen = Screen()
+    assert LineReader(Terminal(screen, screen, {"NO_COLOR": "1"})).read() == "coffee"
+    assert screen.getvalue() == "error: This line is not utf-8 text: unexpected end of data.\n"
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from engine.cli.path_types import non_empty, path
+from engine.cli.streams import standard_output
 from engine.errors import UserError
 
 if TYPE_CHECKING:
@@ -45,6 +46,11 @@ class Parser(argparse.ArgumentParser):
             # Said by the parser of the subcommand, so that the hint leads to its help and not to that of all commands.
             self.error(f"unrecognized arguments: {' '.join(rest)}")
         return known, rest
+
+    def _print_message(self, message: str, file: object = None) -> None:
+        # Help and version; argparse would pass over a failed write, and the command would end with 0.
+        if message:
+            standard_output().write(message)
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message[:1].upper()}{message[1:]}.", f"See: {self.prog} --help")

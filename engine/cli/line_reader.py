@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.cli.streams import standard_input
+from engine.cli.streams import standard_input, unreadable_named
 from engine.cli.terminal import Terminal
 
 PROMPT = "› "
@@ -15,12 +15,12 @@ class LineReader:
     backslash continues on the next. From a pipe, every line is a message and no prompt is shown.
 
     Raises:
-        StreamError: standard input is closed.
+        StreamError: standard input is closed; when read, where it fails or a pipe holds bytes that are no text.
     """
 
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal
-        self._input = standard_input("replace")
+        self._input = standard_input()
         self._interactive = self._input.isatty() and terminal.out.isatty()
         self._prompt = PROMPT
         if not self._interactive:
@@ -38,11 +38,14 @@ class LineReader:
     def read(self) -> str | None:
         """The next message; None at the end of input (Ctrl-D)."""
         if not self._interactive:
-            line = self._input.readline()
+            with unreadable_named():
+                line = self._input.readline()
             return line.removesuffix("\n") if line else None
         while True:
             try:
                 return self._read_message()
+            except UnicodeDecodeError as error:
+                self._terminal.note(f"error: This line is not {error.encoding} text: {error.reason}.")
             except KeyboardInterrupt:
                 self._terminal.note("\nCtrl-D or /quit leaves.")
             except EOFError:

@@ -5,10 +5,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import platform
-import sys
 import tempfile
 import time
 import traceback
@@ -32,10 +30,9 @@ from engine.cli import (
     plan_memory,
 )
 from engine.cli.arguments import Parser, UsageError
-from engine.cli.streams import flush_output, prepare_output, silence_failed_output
+from engine.cli.streams import StreamError, complain, run_with_output, say
 from engine.errors import UserError
 from engine.paths import user_paths
-from engine.wording import printable
 
 OpenWindow = Callable[[], int | None]
 """Opens the window and returns the exit code, or says why it cannot and returns None."""
@@ -75,21 +72,13 @@ def main(argv: Sequence[str], open_window: OpenWindow | None = None) -> int:
 
     Without a command `open_window` gets its chance, then the terminal chat opens.
     """
-    prepare_output()
     try:
-        try:
-            code = _run(argv, open_window)
-        finally:
-            flush_output()
-    except OSError as error:
-        failure = silence_failed_output(error)
-        if isinstance(failure or error, BrokenPipeError):
-            return 0  # the reader of a pipe went away
-        if failure is None:
-            return _report_bug(argv, error)
-        _say(f"error: Cannot write the output: {_lowered(failure.strerror or str(failure))}.")
+        return run_with_output(lambda: _run(argv, open_window))
+    except StreamError as error:
+        complain(error)
         return 2
-    return code
+    except OSError as error:
+        return _report_bug(argv, error)
 
 
 def _run(argv: Sequence[str], open_window: OpenWindow | None) -> int:
@@ -102,12 +91,10 @@ def _run(argv: Sequence[str], open_window: OpenWindow | None) -> int:
     except SystemExit as request:  # argparse, after printing help or the version
         return int(request.code or 0)
     except UserError as error:
-        _say(f"error: {error.title}")
-        if error.hint:
-            _say(error.hint)
+        complain(error)
         return 2
     except KeyboardInterrupt:
-        _say("")
+        say("")
         return 130
     except OSError:
         raise  # may be the output's
@@ -127,19 +114,9 @@ def _check_command(argv: Sequence[str]) -> None:
 
 def _report_bug(argv: Sequence[str], error: Exception) -> int:
     report = write_crash_report(argv)
-    _say(f"error: Inkstand failed: {type(error).__name__}: {error}")
-    _say(f"This is a bug. Please report it with {report}")
+    say(f"error: Inkstand failed: {type(error).__name__}: {error}")
+    say(f"This is a bug. Please report it with {report}")
     return 1
-
-
-def _say(line: str) -> None:
-    # A full or closed standard error changes nothing about how the command ended.
-    with contextlib.suppress(OSError):
-        print(printable(line), file=sys.stderr)
-
-
-def _lowered(text: str) -> str:
-    return text[:1].lower() + text[1:]
 
 
 def write_crash_report(argv: Sequence[str]) -> Path:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, TextIO
 
+from engine.cli.streams import standard_output
 from engine.wording import counted, json_line, printable
 
 if TYPE_CHECKING:
@@ -29,12 +30,15 @@ class Terminal:
         out: takes answers and reports.
         err: takes everything about them: progress, notices, statistics, errors.
         environ: NO_COLOR (any value) and TERM=dumb switch escape sequences off.
+
+    Raises:
+        StreamError: standard output is closed; said before a command does its work, not after.
     """
 
     def __init__(
         self, out: TextIO | None = None, err: TextIO | None = None, environ: Mapping[str, str] = os.environ
     ) -> None:
-        self.out = sys.stdout if out is None else out
+        self.out = standard_output() if out is None else out
         self.err = sys.stderr if err is None else err
         self._plain = bool(environ.get("NO_COLOR")) or environ.get("TERM") == "dumb"
         self._progress_shown = False
