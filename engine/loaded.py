@@ -25,7 +25,7 @@ from engine.weights.load import LoadProgress, LoadReport, activation_dtype, load
 DraftKind = Literal["auto", "mtp", "none"]
 Progress = Callable[[float, str], None]
 """Called with the share done, 0 to 1, and what is being read or prepared."""
-Check = Callable[[ModelConfig, ChatTemplate | None], object]
+Check = Callable[[ModelConfig, Tokenizer, ChatTemplate | None], object]
 """Called with what is known before the weights are read; raises UserError to have them left alone."""
 
 
@@ -34,6 +34,23 @@ def check_context(config: ModelConfig, context: int | None) -> None:
     most = config.text.max_positions
     if context is not None and not 2 <= context <= most:
         raise PromptError(f"A context of {context} tokens was asked for.", f"This model takes 2 to {most} tokens.")
+
+
+def check_prompt(config: ModelConfig, context: int | None, count: int) -> None:
+    """Raises PromptError for a prompt of `count` tokens that is empty, or leaves no room for an answer in `context`.
+
+    `context` is as for `check_context`; None is what the model was made for.
+    """
+    most = config.text.max_positions
+    holds = context or most
+    if not count:
+        raise PromptError("The prompt is empty.", "Give it at least one character.")
+    if count >= holds:
+        longer = f" Or load the model with a longer context (`--context`): it takes {most}." if count < most else ""
+        raise PromptError(
+            f"The prompt has {count} tokens; the context holds {holds} with at least one for the answer.",
+            f"Shorten the prompt or start a new conversation.{longer}",
+        )
 
 
 class Engine:
@@ -141,7 +158,7 @@ class Engine:
         tokenizer = Tokenizer.from_directory(directory, config.eos_token_ids)
         template = ChatTemplate.from_directory(directory)
         if check is not None:
-            check(config, template)
+            check(config, tokenizer, template)
 
         keep_kernels()
         files = 0.7 if on_cuda() else 1.0

@@ -34,7 +34,7 @@ from engine.events import (
     RoundDone,
 )
 from engine.history import Boundaries
-from engine.loaded import Engine, check_context
+from engine.loaded import Engine, check_context, check_prompt
 from engine.messages import Message
 from engine.model.device import wired_memory
 from engine.stats import StatsRecorder
@@ -222,7 +222,7 @@ class Session:
         self, ids: list[int], options: GenerationOptions, cancel: CancelFlag, channels: bool
     ) -> Iterator[Event]:
         began = time.perf_counter()
-        self._check(ids)
+        check_prompt(self.engine.config, self.context, len(ids))
         logits = self._reuse(ids)
         tokenizer = self.engine.tokenizer
         answer = Answer(
@@ -285,19 +285,6 @@ class Session:
         if step.finish == "context":
             yield Notice(f"The context of {self.context} tokens is full; the answer ends here.")
         yield Finished(self._result(answer, recorder, step.finish, status))
-
-    def _check(self, ids: Sequence[int]) -> None:
-        if not ids:
-            raise PromptError("The prompt is empty.", "Give it at least one character.")
-        if len(ids) >= self.context:
-            most = self.engine.context
-            longer = (
-                f" Or load the model with a longer context (`--context`): it takes {most}." if len(ids) < most else ""
-            )
-            raise PromptError(
-                f"The prompt has {len(ids)} tokens; the context holds {self.context} with at least one for the answer.",
-                f"Shorten the prompt or start a new conversation.{longer}",
-            )
 
     def _reuse(self, ids: Sequence[int]) -> mx.array | None:
         """Bring the caches to a prefix of `ids`; the last row's logits [1, V] when that is all of them."""

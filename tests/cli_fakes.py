@@ -6,6 +6,7 @@ import sys
 import types
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,10 @@ from engine.events import (
 )
 from engine.loaded import Check
 from engine.messages import Message, ToolCall
+from engine.paths import demo_checkpoint
 from engine.stats import GenerationStats, StatsRecorder
+from engine.text.template import ChatTemplate
+from engine.text.tokenizer import Tokenizer
 
 AUTO = DraftStatus("auto", "mtp", None, "stateful", 5, auto=True)
 
@@ -85,12 +89,23 @@ def answer(text: str = "Foam writes on the sand.", reasoning: str = "", **fields
 Script = Callable[[CancelFlag | None], Iterator[Event]]
 
 
+@cache
+def demo_tokenizer() -> Tokenizer:
+    return Tokenizer.from_directory(demo_checkpoint(), ())
+
+
+@cache
+def demo_template() -> ChatTemplate | None:
+    return ChatTemplate.from_directory(demo_checkpoint())
+
+
 @dataclass
 class FakeEngine:
     """Records how it was asked to load."""
 
     config: Any = field(default_factory=lambda: types.SimpleNamespace(text=types.SimpleNamespace(max_positions=2048)))
-    template: Any | None = "template"
+    tokenizer: Tokenizer = field(default_factory=demo_tokenizer)
+    template: ChatTemplate | None = field(default_factory=demo_template)
     head_depths: int = 4
     head_reason: str | None = None
     error: Exception | None = None
@@ -99,7 +114,7 @@ class FakeEngine:
 
     def load(self, directory: Path, *, check: Check | None = None, **options: Any) -> FakeEngine:
         if check is not None:
-            check(self.config, self.template)
+            check(self.config, self.tokenizer, self.template)
         self.loads.append((directory, options))
         if self.error is not None:
             raise self.error

@@ -139,6 +139,18 @@ def test_refuses_what_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
         make_slice(config, mx.bfloat16, context=512, seed=0, progress=silent)
 
 
+def test_what_does_not_fit_is_refused_before_the_device_is_measured(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def measured(*_: object, **__: object) -> None:
+        pytest.fail("the device was measured first")
+
+    monkeypatch.setattr(slice_module, "free_memory", lambda: 1_000_000)
+    monkeypatch.setattr("engine.bench.machine.measure_device", measured)
+    assert main(["bench", "slice", "--tiny"]) == 2
+    assert "; 1.00 MB are free" in capsys.readouterr().err
+
+
 def test_tokens_per_round() -> None:
     assert tokens_per_round(1, 0.5) == pytest.approx(1.5)
     assert tokens_per_round(3, 0.5) == pytest.approx(1 + 0.5 + 0.25 + 0.125)

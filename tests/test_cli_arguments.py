@@ -19,6 +19,7 @@ BENCHES = (
     ["bench", "rounds"],
     ["parity"],
 )
+LONG = " ".join(["read all of this"] * 1000)
 
 
 @pytest.fixture
@@ -127,6 +128,10 @@ def test_nothing_is_no_name(
                 (["--effort", "bogus"], "Unknown thinking effort 'bogus'"),
             )
         ),
+        (["generate", "-p", LONG], "tokens; the context holds 2048"),
+        (["generate", "-p", "hi", "--context", "9"], "it takes 2048"),
+        (["chat", "--system", LONG], "tokens; the context holds 2048"),
+        (["chat", "--context", "9"], "it takes 2048"),
         (["plan-memory", "--no-head", "--draft-model", "folder"], "not allowed with argument --no-head"),
         (["plan-memory", "folder", "--config", "file"], "not allowed with argument MODEL"),
         (["plan-memory", "--config", "file", "--draft-model", "x"], "--draft-model has no effect with --config"),

@@ -136,3 +136,19 @@ def test_commands_have_no_other_way_to_print() -> None:
         assert all(call == "print(printable(line), file=sys.stderr)" for call in printed), file
         written = [call for call in called if ".out.write(" in call or ".err.write(" in call or "stdout.write(" in call]
         assert not written or file.name in allowed, file
+
+
+@pytest.mark.parametrize("line", ["bench", "bench roofline", "bench rounds", "parity", "draft-report"])
+def test_a_prompt_beyond_the_context_is_refused_before_weights_are_read(
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def loaded(*_: object, **__: object) -> None:
+        pytest.fail("weights were read first")
+
+    monkeypatch.setattr("engine.loaded.load_model", loaded)
+    text = "read all of this " * 1000
+    file = tmp_path / "prompts.txt"
+    file.write_text(text)
+    asked = ["-p", text] if line == "draft-report" else ["--prompts", str(file)]
+    assert main([*line.split(), *asked]) == 2
+    assert "read all of this read …: The prompt has 4" in capsys.readouterr().err

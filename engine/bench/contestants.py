@@ -7,12 +7,10 @@ from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 from engine.bench.peer import OWN_BLOCK, Peer
-from engine.bench.prompts import Prompt
+from engine.bench.prompts import Prompt, prompt_ids
 from engine.events import Failed, Finished
-from engine.messages import Message
 from engine.session import Engine, GenerationOptions, Schedule, Session
 from engine.stats import GenerationStats
-from engine.text.chat import encode_chat
 
 PLAIN, AUTO, PEER = "plain", "auto", "peer"
 """Names of the contestants that others are compared with, and of ours as users run it."""
@@ -143,13 +141,10 @@ def cases(
     engine: Engine, prompts: Sequence[Prompt], max_tokens: int, *, effort: float, random: float | None = None
 ) -> list[Case]:
     """The prompts as greedy cases; `random` adds the first of them sampled at that temperature, the worst text."""
-
-    def ids(text: str) -> tuple[int, ...]:
-        if engine.template is None:
-            return tuple(engine.tokenizer.encode(text))
-        return encode_chat(engine.tokenizer, engine.template, [Message("user", text)], effort).ids
-
-    found = [Case(prompt.name, prompt.text, ids(prompt.text), max_tokens) for prompt in prompts]
+    found: list[Case] = []
+    for prompt in prompts:
+        ids = prompt_ids(engine.tokenizer, engine.template, prompt.text, effort)
+        found.append(Case(prompt.name, prompt.text, ids, max_tokens))
     if random is not None:
         first = found[0]
         found.append(Case(f"random, T {random:g}", first.text, first.ids, max_tokens, random))

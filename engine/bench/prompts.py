@@ -10,6 +10,10 @@ from pathlib import Path
 from typing import Any, cast
 
 from engine.errors import PromptError
+from engine.messages import Message
+from engine.text.chat import encode_chat
+from engine.text.template import ChatTemplate
+from engine.text.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +85,13 @@ def varied() -> Iterator[Prompt]:
         yield Prompt(text.rstrip(".?"), text)
 
 
+def prompt_ids(tokenizer: Tokenizer, template: ChatTemplate | None, text: str, effort: float) -> tuple[int, ...]:
+    """The ids of `text` as a user's message, or as raw text where there is no template."""
+    if template is None:
+        return tuple(tokenizer.encode(text))
+    return encode_chat(tokenizer, template, [Message("user", text)], effort).ids
+
+
 def read_prompts(source: str) -> tuple[Prompt, ...]:
     """A built-in set by name, or a file: a JSON list of strings (or objects with name and text), else one per line.
 
@@ -100,7 +111,7 @@ def read_prompts(source: str) -> tuple[Prompt, ...]:
     if path.suffix == ".json":
         prompts = _from_json(path, text, hint)
     else:
-        prompts = [Prompt(_label(line), line) for line in map(str.strip, text.splitlines()) if line]
+        prompts = [labelled(line) for line in map(str.strip, text.splitlines()) if line]
     if not prompts:
         raise PromptError(f"The prompts {path} hold no prompt.", hint)
     return tuple(prompts)
@@ -121,6 +132,11 @@ def _from_json(path: Path, text: str, hint: str) -> list[Prompt]:
             raise PromptError(f"Entry {i} of the prompts {path} is neither a text nor an object with one.", hint)
         prompts.append(Prompt(name or _label(words), words))
     return prompts
+
+
+def labelled(text: str) -> Prompt:
+    """A prompt that goes by how it begins."""
+    return Prompt(_label(text), text)
 
 
 def _label(text: str) -> str:

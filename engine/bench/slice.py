@@ -139,19 +139,9 @@ def tokens_per_round(drafts: int, acceptance: float) -> float:
 
 
 def make_slice(config: ModelConfig, dtype: mx.Dtype, *, context: int, seed: int, progress: Progress) -> Slice:
-    """Random weights for a config, after a look at whether they fit.
-
-    Raises:
-        UserError: the device has less memory than they need.
-    """
+    """Random weights for a config. Raises `UserError` as `check_memory`."""
     assert config.mtp is not None
-    name = "bf16" if dtype == mx.bfloat16 else "f32"
-    needed, there = footprint_of_config(config, dtype=name, keep_quantized=True).total(context), free_memory()
-    if there is not None and needed > there:
-        raise UserError(
-            f"This slice needs about {size(needed)} of memory; {size(there)} are free.",
-            "Take fewer --layers, a smaller --context or --bits 4, or try the command with --tiny.",
-        )
+    check_memory(config, dtype, context)
     began = time.perf_counter()
     progress(0.0, "Making weights")
     targets = list(backbone_targets(config.text).values())
@@ -161,6 +151,17 @@ def make_slice(config: ModelConfig, dtype: mx.Dtype, *, context: int, seed: int,
     blocks = random_parameters(head_targets(config.text, config.mtp).values(), dtype, config.quantization, seed + 1)
     head = MTPHead(backbone, config.mtp, blocks)
     return Slice(config, backbone, head, nbytes(params), nbytes(blocks), time.perf_counter() - began)
+
+
+def check_memory(config: ModelConfig, dtype: mx.Dtype, context: int) -> None:
+    """Raises UserError where the device has less memory than the weights of `make_slice` and a context will take."""
+    name = "bf16" if dtype == mx.bfloat16 else "f32"
+    needed, there = footprint_of_config(config, dtype=name, keep_quantized=True).total(context), free_memory()
+    if there is not None and needed > there:
+        raise UserError(
+            f"This slice needs about {size(needed)} of memory; {size(there)} are free.",
+            "Take fewer --layers, a smaller --context or --bits 4, or try the command with --tiny.",
+        )
 
 
 def free_memory() -> int | None:

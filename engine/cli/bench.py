@@ -22,6 +22,7 @@ from engine.cli.bench_options import (
     add_json,
     add_prompts,
     dtype_name,
+    fitting,
     model_json,
     numbers,
     spelled,
@@ -143,7 +144,7 @@ def run_speed(args: argparse.Namespace) -> int:
     about = environment()
     if args.work is not None:
         _make(args.work)
-    engine = load_engine(args, terminal)
+    engine = load_engine(args, terminal, fitting(prompts, args.effort))
     if engine.head is None:
         terminal.note(f"Plain decoding only: {engine.head_reason}")
     depths = usable_depths(args.depths, engine, terminal)

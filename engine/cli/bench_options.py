@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.cli.arguments import UsageError
 from engine.cli.path_types import non_empty, output_file
 from engine.cli.terminal import Terminal
+from engine.errors import PromptError
 from engine.wording import counted
 
 if TYPE_CHECKING:
     from engine.bench.prompts import Prompt
-    from engine.loaded import Engine
+    from engine.config import ModelConfig
+    from engine.loaded import Check, Engine
+    from engine.text.template import ChatTemplate
+    from engine.text.tokenizer import Tokenizer
 
 
 def add_prompts(parser: argparse.ArgumentParser) -> None:
@@ -48,6 +52,23 @@ def prompts(source: str) -> tuple[Prompt, ...]:
     from engine.bench.prompts import read_prompts
 
     return read_prompts(non_empty(source))
+
+
+def fitting(prompts: Iterable[Prompt], effort: float) -> Check:
+    """Refuses, before the weights are read, the first of `prompts` that is too long for the model."""
+
+    def check(config: ModelConfig, tokenizer: Tokenizer, template: ChatTemplate | None) -> None:
+        from engine.bench.prompts import prompt_ids
+        from engine.loaded import check_prompt
+
+        for prompt in prompts:
+            ids = prompt_ids(tokenizer, template, prompt.text, effort)
+            try:
+                check_prompt(config, None, len(ids))
+            except PromptError as error:
+                raise PromptError(f"{prompt.name}: {error.title}", "Shorten it or leave it out.") from error
+
+    return check
 
 
 def _effort(level: str) -> float:

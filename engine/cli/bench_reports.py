@@ -7,7 +7,16 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from engine.cli.arguments import Subparsers, add_checkpoint_options, positive
-from engine.cli.bench_options import add_json, add_prompts, dtype_name, model_json, numbers, usable_depths, write_json
+from engine.cli.bench_options import (
+    add_json,
+    add_prompts,
+    dtype_name,
+    fitting,
+    model_json,
+    numbers,
+    usable_depths,
+    write_json,
+)
 from engine.cli.loading import load_engine
 from engine.cli.terminal import Terminal
 from engine.errors import PromptError
@@ -106,13 +115,13 @@ def run_roofline(args: argparse.Namespace) -> int:
         )
         return roofline.to_json(), roofline_tables(roofline)
 
-    return _report(args, report)
+    return _report(args, report, fitting(args.prompts[:1], args.effort))
 
 
 def run_context(args: argparse.Namespace) -> int:
     """Prints a line per length."""
 
-    def check(config: ModelConfig, _: object) -> None:
+    def check(config: ModelConfig, *_: object) -> None:
         longest, most = max(args.lengths), config.text.max_positions
         if longest >= most:
             raise PromptError(
@@ -167,7 +176,7 @@ def run_rounds(args: argparse.Namespace) -> int:
         found = measure_rounds(engine, _cases(engine, args), depths, terminal.progress)
         return {"rounds": [times.to_json() for times in found]}, rounds_table(found)
 
-    return _report(args, report)
+    return _report(args, report, fitting(args.prompts, args.effort))
 
 
 def _report(args: argparse.Namespace, measure: Callable[[Engine, Terminal], Report], check: Check | None = None) -> int:

@@ -52,12 +52,13 @@ def run_slice(args: argparse.Namespace) -> int:
     from engine.bench.environment import environment
     from engine.bench.geometry import INKLING_SMALL, TINY, slice_config
     from engine.bench.machine import measure_device
-    from engine.bench.slice import make_slice, measure_slice
+    from engine.bench.slice import check_memory, make_slice, measure_slice
     from engine.bench.slice_tables import slice_heading, slice_tables
 
     terminal, about = Terminal(), environment()
     dtype = {"bf16": mx.bfloat16, "f32": mx.float32}[args.dtype]
     config = slice_config(TINY if args.tiny else INKLING_SMALL, layers=args.layers, depths=args.depths, bits=args.bits)
+    check_memory(config, dtype, args.context)
     terminal.progress(0.0, "Measuring the device")
     gpu = mx.default_device() == mx.gpu
     nbytes, side = (1 << 20, 64) if args.tiny else (1 << 31, 8192) if gpu else (1 << 27, 1024)

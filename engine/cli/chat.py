@@ -16,10 +16,15 @@ from engine.cli.line_reader import LineReader
 from engine.cli.loading import open_session
 from engine.cli.terminal import Terminal
 from engine.errors import PromptError
+from engine.messages import Message
 from engine.wording import counted
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from engine.session import Engine
+    from engine.text.template import ChatTemplate
+    from engine.text.tokenizer import Tokenizer
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -34,6 +39,7 @@ def add_parser(subparsers: Subparsers) -> None:
 def run(args: argparse.Namespace) -> int:
     """Chats until the user leaves."""
     from engine.cli.conversation import Conversation
+    from engine.text.chat import encode_chat
     from engine.text.effort import parse_effort
 
     terminal = Terminal()
@@ -44,7 +50,13 @@ def run(args: argparse.Namespace) -> int:
         "The checkpoint has no chat template, so it cannot hold a conversation.",
         "Complete raw text with inkstand generate -p, or add a chat_template.jinja to the checkpoint.",
     )
-    session = open_session(args, terminal, no_template)
+    shortest = [*([Message("system", args.system)] if args.system else []), Message("user", "?")]
+
+    def ids(tokenizer: Tokenizer, template: ChatTemplate | None) -> Sequence[int]:
+        assert template is not None
+        return encode_chat(tokenizer, template, shortest, effort).ids
+
+    session = open_session(args, terminal, no_template, ids)
     terminal.note(_greeting(session.engine, drafting=session.drafting))
     Conversation(session, options, terminal, effort=effort, system=args.system).run(reader)
     return 0

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from engine.cli.arguments import Subparsers, UsageError, add_checkpoint_options, integer, positive
+from engine.cli.bench_options import fitting
 from engine.cli.loading import load_engine
 from engine.cli.path_types import non_empty
 from engine.cli.quantize_report import measure, planned_bytes, write
@@ -18,6 +19,7 @@ from engine.wording import counted
 if TYPE_CHECKING:
     import mlx.core as mx
 
+    from engine.bench.prompts import Prompt
     from engine.loaded import Engine
     from engine.model.mtp import Wiring
     from engine.stats import GenerationStats
@@ -52,7 +54,7 @@ def add_parser(subparsers: Subparsers) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Generates the answers once, replays them for every wiring, and prints a table."""
-    from engine.bench.prompts import SHORT
+    from engine.bench.prompts import SHORT, labelled
     from engine.text.effort import parse_effort
 
     terminal = Terminal()
@@ -62,9 +64,10 @@ def run(args: argparse.Namespace) -> int:
             f"--quantize-rest is measured with the stateful schedule, not with {args.draft_schedule}.",
             "Leave out one of --quantize-rest and --draft-schedule.",
         )
-    prompts = args.prompt or [prompt.text for prompt in SHORT]
+    prompts = [labelled(text) for text in args.prompt or ()] or SHORT
     # Answers are those of the checkpoint as it is; what packing changes is measured on them.
-    engine = load_engine(argparse.Namespace(**{**vars(args), "quantize_rest": None}), terminal)
+    as_it_is = argparse.Namespace(**{**vars(args), "quantize_rest": None})
+    engine = load_engine(as_it_is, terminal, fitting(prompts, effort))
     if engine.head is None:
         raise HeadError(f"There is no MTP head to measure: {engine.head_reason}", "Name one with --draft-model.")
     answers = list(_answers(engine, prompts, args.max_tokens, effort, terminal))
@@ -87,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
     terminal.clear_progress()
     if args.json:
         report = {
-            "prompts": prompts,
+            "prompts": [prompt.text for prompt in prompts],
             "tokens": sum(len(ids) - start for ids, start, _ in answers),
             "schedule": args.draft_schedule,
             "drafts": drafts,
@@ -107,27 +110,24 @@ Answered = tuple[list[int], int, "mx.array"]
 
 
 def _answers(
-    engine: Engine, prompts: Sequence[str], max_tokens: int, effort: float, terminal: Terminal
+    engine: Engine, prompts: Sequence[Prompt], max_tokens: int, effort: float, terminal: Terminal
 ) -> Iterator[Answered]:
     """Greedy answers to the prompts; the drafter speeds them up and changes nothing."""
+    from engine.bench.prompts import prompt_ids
     from engine.decode.known_text import hidden_rows
     from engine.decode.options import GenerationOptions
     from engine.events import Failed, Finished
-    from engine.messages import Message
     from engine.session import Session
-    from engine.text.chat import encode_chat
 
     options = GenerationOptions(max_tokens=max_tokens)
     for done, prompt in enumerate(prompts):
         terminal.progress(done / len(prompts), "Answering")
         session = Session(engine)
-        messages = [Message("user", prompt)]
+        start = prompt_ids(engine.tokenizer, engine.template, prompt.text, effort)
         if engine.template is None:
-            start = engine.tokenizer.encode(prompt)
-            events = session.complete(prompt, options)
+            events = session.complete(prompt.text, options)
         else:
-            start = list(encode_chat(engine.tokenizer, engine.template, messages, effort).ids)
-            events = session.generate(messages, options, effort=effort)
+            events = session.continue_ids(start, options)
         for event in events:
             if isinstance(event, Failed):
                 raise event.error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,8 @@ from engine.messages import Message
 
 if TYPE_CHECKING:
     from engine.events import CancelFlag, Event, Generation
+    from engine.text.template import ChatTemplate
+    from engine.text.tokenizer import Tokenizer
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -43,6 +45,7 @@ def add_parser(subparsers: Subparsers) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Answers. Returns 0, or 130 when interrupted, after what was generated has been printed."""
+    from engine.text.chat import encode_chat
     from engine.text.effort import parse_effort
 
     terminal = Terminal()
@@ -56,7 +59,11 @@ def run(args: argparse.Namespace) -> int:
         "The checkpoint has no chat template, so it cannot take --messages or --system.",
         "Give the whole text to complete with -p, or add a chat_template.jinja to the checkpoint.",
     )
-    session = open_session(args, terminal, no_template if args.messages or args.system else None)
+
+    def ids(tokenizer: Tokenizer, template: ChatTemplate | None) -> Sequence[int]:
+        return tokenizer.encode(prompt) if template is None else encode_chat(tokenizer, template, messages, effort).ids
+
+    session = open_session(args, terminal, no_template if args.messages or args.system else None, ids)
 
     def events(cancel: CancelFlag) -> Iterator[Event]:
         if session.engine.template is not None:

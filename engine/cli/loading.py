@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from engine.loaded import Check
     from engine.session import Engine, Session
     from engine.text.template import ChatTemplate
+    from engine.text.tokenizer import Tokenizer
 
 T = TypeVar("T")
 
@@ -108,23 +109,32 @@ def _is_name(model: Path) -> bool:
     return len(model.parts) == 2 and not model.is_absolute() and not model.exists()
 
 
-def open_session(args: argparse.Namespace, terminal: Terminal, without_template: PromptError | None) -> Session:
+def open_session(
+    args: argparse.Namespace,
+    terminal: Terminal,
+    without_template: PromptError | None,
+    prompt: Callable[[Tokenizer, ChatTemplate | None], Sequence[int]] | None = None,
+) -> Session:
     """A session as `arguments.add_decoding_options` describes it, with a word about options that have no effect.
 
     Args:
         without_template: raised for a checkpoint that has no chat template; None where that will do.
+        prompt: encodes what will be asked, where that is known already.
 
     Raises:
-        UserError: as `load_engine`, or before anything long for a context that the model was not made for.
+        UserError: as `load_engine`, or before anything long for a context that the model was not made for, and a
+            prompt that it cannot take.
     """
     from engine.session import Session
 
-    def check(config: ModelConfig, template: ChatTemplate | None) -> None:
-        from engine.loaded import check_context
+    def check(config: ModelConfig, tokenizer: Tokenizer, template: ChatTemplate | None) -> None:
+        from engine.loaded import check_context, check_prompt
 
         check_context(config, args.context)
         if template is None and without_template is not None:
             raise without_template
+        if prompt is not None:
+            check_prompt(config, args.context, len(prompt(tokenizer, template)))
 
     for sentence in ignored_options(args):
         terminal.note(sentence)

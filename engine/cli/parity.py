@@ -8,7 +8,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from engine.cli.arguments import Subparsers, add_checkpoint_options, positive
-from engine.cli.bench_options import add_effort, add_json, model_json, numbers, prompts, usable_depths, write_json
+from engine.cli.bench_options import (
+    add_effort,
+    add_json,
+    fitting,
+    model_json,
+    numbers,
+    prompts,
+    usable_depths,
+    write_json,
+)
 from engine.cli.loading import load_engine
 from engine.cli.terminal import Terminal
 from engine.errors import HeadError
@@ -61,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
     terminal = Terminal()
     asked = [*KINDS, *SHORT, *varied()] if args.prompts is None else args.prompts
     about = environment()
-    engine = load_engine(args, terminal)
+    engine = load_engine(args, terminal, fitting(asked, args.effort))
     if engine.head is None:
         raise HeadError(f"There is no MTP head to compare with: {engine.head_reason}", "Name one with --draft-model.")
     depths = usable_depths(args.depths, engine, terminal)
