@@ -87,7 +87,7 @@ def read_facts(directory: Path) -> ModelFacts:
         return ModelFacts(None, problem=f"{error.title} {error.hint}".strip())
     lacking = _lacking(directory)
     found = isinstance(seen.head, HeadFound)
-    backbone = seen.parameters > 0 or bool(lacking)
+    backbone = seen.backbone_parameters > 0 or bool(lacking)
     problems = seen.problems
     if not backbone and found:
         # A folder with nothing but a head lacks every tensor of a model, and is none the worse for it.

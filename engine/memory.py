@@ -57,17 +57,26 @@ class Layers:
     """One row of the inputs that the four convolutions of a layer keep, always float32."""
     window: int | None
 
-    def cache(self, context: int) -> int:
-        """The most that these layers keep once `context` tokens have gone through them."""
+    @property
+    def filled(self) -> int:
+        """Tokens after which a sliding layer keeps no more; 0 for a global one, which keeps every token."""
+        # One call's rows stand beside the window, and the start is rounded down.
+        return 0 if self.window is None else align_up(self._behind(self.window) + PREFILL_CHUNK)
+
+    def cache(self, context: int, turns: int = KEPT_TURNS) -> int:
+        """The most that these layers keep once `context` tokens have gone through them, in so many earlier turns."""
         full = align_up(context) + GROWTH
-        conv = (1 + KEPT_TURNS) * min(_COMPACT_ROWS, context + 3) * self.conv_row
+        conv = (1 + turns) * min(_COMPACT_ROWS, context + 3) * self.conv_row
         if self.window is None:
             return self.count * (full * self.row + conv)
-        # One call's rows stand beside the window, and the start is rounded down.
-        behind = self.window + ROLLBACK_ROWS + ALIGN
-        rows = min(align_up(behind + PREFILL_CHUNK) + GROWTH, full)
-        copies = KEPT_TURNS * min(behind, context)
+        rows = min(self.filled + GROWTH, full)
+        copies = turns * min(self._behind(self.window), context)
         return self.count * ((rows + copies) * self.row + conv)
+
+    @staticmethod
+    def _behind(window: int) -> int:
+        """Rows that a sliding layer keeps for the calls to come."""
+        return window + ROLLBACK_ROWS + ALIGN
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +105,17 @@ class Footprint:
     head_problem: str | None = None
     """Why the head that was asked for is left out."""
 
-    def cache(self, context: int) -> int:
+    def cache(self, context: int, turns: int = KEPT_TURNS) -> int:
         """Keys, values and convolution states at `context` tokens, the head's and those of earlier turns included."""
-        return sum(kind.cache(context) for kind in self.layers) + self.draft_log
+        return sum(kind.cache(context, turns) for kind in self.layers) + self.draft_log
+
+    @property
+    def windows_filled(self) -> int:
+        """Tokens after which the caches of sliding layers are full; 0 where there are none."""
+        return max((kind.filled for kind in self.layers if kind.count), default=0)
 
     def cache_per_token(self) -> int:
-        """By how much the cache grows with every token."""
+        """By how much the cache grows with every token once the windows are full."""
         return sum(kind.count * kind.row for kind in self.layers if kind.window is None)
 
     def working(self, context: int) -> int:

@@ -157,6 +157,25 @@ def test_inspect_describes_a_checkpoint(capsys: pytest.CaptureFixture[str]) -> N
     assert json.loads(out)["head"]["depths"] == 3
 
 
+def test_inspect_counts_parameters_and_bytes_of_the_same_tensors(
+    checkpoint: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = inspected(checkpoint, capsys)
+    assert main(["inspect", str(checkpoint)]) == 0
+    assert "0.6 million parameters, 2.31 MB, MTP head included\n" in capsys.readouterr().out
+    (checkpoint / "mtp.safetensors").unlink()
+    bare = inspected(checkpoint, capsys)
+    assert whole["parameters"] - bare["parameters"] == whole["head"]["parameters"] > 0
+    assert whole["bytes"] - bare["bytes"] == whole["head"]["bytes"] == whole["sizes"]["mtp"]
+    # Everything in it is stored as float32.
+    assert (whole["bytes"], sum(whole["sizes"].values())) == (4 * whole["parameters"], whole["bytes"])
+
+
+def inspected(folder: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    main(["inspect", str(folder), "--json"])
+    return json.loads(capsys.readouterr().out)
+
+
 Damage = Callable[[Path], None]
 
 

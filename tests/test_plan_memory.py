@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.bench.long_prefill import run_long_prefill, slice_of
+from engine.bench.long_prefill import LongPrefill, run_long_prefill, slice_of
 from engine.cli.main import main
 from engine.config import ModelConfig
 from engine.errors import UserError
@@ -117,6 +117,34 @@ def test_json_adds_up_and_holds_the_check(capsys: pytest.CaptureFixture[str]) ->
     assert got["needed"] == got["weights"] + got["head"] + got["cache"] + got["working"]
     assert got["check"]["context"] == 300
     assert got["check"]["measured"] > 0
+
+
+@pytest.mark.parametrize(
+    ("measured", "said"),
+    [
+        (150, "More than planned, by 50 %"),
+        (100, "Within the plan, 100 % of it."),
+        (20, "Within the plan, 20 % of it; it allows for the largest step"),
+    ],
+)
+def test_a_check_ends_in_a_verdict(
+    measured: int, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ran = LongPrefill(context=300, layers=2, experts=8, seconds=1.0, measured=measured, planned=100)
+    monkeypatch.setattr("engine.bench.long_prefill.run_long_prefill", lambda *_, **__: ran)
+    assert main(["plan-memory", str(TINY), "--check"]) == 0
+    assert said in capsys.readouterr().out
+    assert main(["plan-memory", str(TINY), "--check", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["check"]["within"] == (measured <= 100)
+
+
+def test_the_figure_per_token_is_that_of_full_windows(capsys: pytest.CaptureFixture[str]) -> None:
+    seen = footprint(DEMO, DEMO)
+    filled, step = seen.windows_filled, 256  # caches grow in steps of less
+    assert seen.cache(filled + step) - seen.cache(filled) == step * seen.cache_per_token()
+    assert seen.cache(filled) - seen.cache(filled - step) > step * seen.cache_per_token()
+    assert main(["plan-memory", str(DEMO)]) == 0
+    assert f" after {filled} tokens, when windows are full; then 4.10 kB per token\n" in capsys.readouterr().out
 
 
 def test_what_packing_costs_is_reported(capsys: pytest.CaptureFixture[str]) -> None:

@@ -38,7 +38,7 @@ def test_a_published_checkpoint() -> None:
     assert set(found.skipped) == {"vision", "audio"}
     assert isinstance(found.head, HeadFound)
     data = sum(file.stat().st_size for file in layouts.TINY.glob("*.safetensors"))
-    assert 0.95 * data < found.nbytes < data
+    assert 0.95 * data < found.nbytes + sum(found.skipped.values()) < data
 
 
 def test_the_bundled_model() -> None:
@@ -49,7 +49,9 @@ def test_the_bundled_model() -> None:
         "affine 6-bit, groups of 64": 103,
         "affine 5-bit, groups of 64": 60,
     }
-    assert found.parameters == 51_479_900
+    assert found.backbone_parameters == 51_479_900
+    assert isinstance(found.head, HeadFound)
+    assert found.sizes["mtp"] == found.head.nbytes
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ class LongPrefill:
     measured: int
     """Bytes: the peak without the weights."""
     planned: int
-    """Bytes: caches and working memory of the plan."""
+    """Bytes: caches and working memory of the plan, without the earlier turns that this run does not have."""
 
 
 def slice_of(text: TextConfig, layers: int) -> TextConfig:
@@ -84,5 +84,5 @@ def run_long_prefill(config: ModelConfig, *, context: int, layers: int, dtype: s
         experts=text.num_experts,
         seconds=seconds,
         measured=mx.get_peak_memory() - held,
-        planned=plan.cache(context) + plan.prefill(context),
+        planned=plan.cache(context, turns=0) + plan.prefill(context),
     )

@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def as_json(findings: Inspection) -> dict[str, Any]:
-    """The findings; sizes are bytes."""
+    """The findings; sizes are bytes. Parameters and bytes are of model and head, without what is skipped."""
     from engine.weights.head import HeadFound
 
     head = findings.head
@@ -56,6 +56,7 @@ def as_json(findings: Inspection) -> dict[str, Any]:
         "head": {
             "found": found,
             "depths": head.depths if found else 0,
+            "parameters": findings.head_parameters,
             "files": list(head.files) if found else [],
             "bytes": head.nbytes if found else 0,
             "reason": None if found else head.reason,
@@ -76,17 +77,24 @@ def as_text(findings: Inspection) -> str:
         text = findings.config.text
         shape = f"{text.num_layers} layers, hidden size {text.hidden_size}, {text.num_experts} experts"
         rows.append(("model", f"{shape}, context {text.max_positions}"))
-    if findings.parameters:
+    if findings.backbone_parameters:
+        whole = f"{_millions(findings.parameters)} parameters, {size(findings.nbytes)}"
         rows += [
             ("layout", findings.layout),
-            ("weights", f"{findings.parameters / 1e6:.1f} million, {size(findings.nbytes)}"),
+            ("weights", f"{whole}, MTP head included" if findings.head_parameters else whole),
             *[("", f"{size(count):>10}  {kind}") for kind, count in Counter(findings.sizes).most_common()],
             *[("", f"{size(count):>10}  {kind}, not used by a text model") for kind, count in findings.skipped.items()],
             ("packing", "; ".join(f"{matrices(count)} {how}" for how, count in findings.packing.items())),
         ]
     if isinstance(head, HeadFound):
-        rows.append(("MTP head", f"{counted(head.depths, 'depth')}, {size(head.nbytes)}, in {', '.join(head.files)}"))
+        parameters = f"{_millions(findings.head_parameters)} parameters, " if findings.head_parameters else ""
+        where = f"{size(head.nbytes)}, in {', '.join(head.files)}"
+        rows.append(("MTP head", f"{counted(head.depths, 'depth')}, {parameters}{where}"))
     else:
         rows.append(("MTP head", f"none: {head.reason}"))
     rows += [("note", note) for note in findings.notes] + [("problem", problem) for problem in findings.problems]
     return "\n".join(f"{name:<11}{value}".rstrip() for name, value in rows)
+
+
+def _millions(count: int) -> str:
+    return f"{count / 1e6:.1f} million" if count < 1e9 else f"{count / 1e9:.1f} billion"

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from engine.memory import Footprint
 
 _CONTEXT, _LAYERS = 32768, 2
+_WELL_USED = 0.7
+"""Share of the plan that a check uses, below which the rest is explained."""
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -91,6 +93,7 @@ def as_json(
         "head_problem": seen.head_problem,
         "cache": seen.cache(context),
         "cache_per_token": seen.cache_per_token(),
+        "windows_filled": seen.windows_filled,
         "working": seen.working(context),
         "needed": seen.total(context),
         "free": free,
@@ -100,6 +103,7 @@ def as_json(
     if check is not None:
         names = ("context", "layers", "experts", "seconds", "measured", "planned")
         result["check"] = {name: getattr(check, name) for name in names}
+        result["check"]["within"] = check.measured <= check.planned
     return result
 
 
@@ -110,7 +114,7 @@ def as_text(seen: Footprint, context: int, free: int | None, total: int | None, 
         ("Context", f"{context} tokens", f"of {seen.max_context}"),
         ("Weights", size(seen.weights), ""),
         ("MTP head", size(seen.drafter) if seen.head else "–", counted(seen.depths, "depth") if seen.depths else ""),
-        ("Cache", size(seen.cache(context)), f"{size(seen.cache_per_token())} with every token"),
+        ("Cache", size(seen.cache(context)), _growth(seen)),
         ("Working memory", size(seen.working(context)), "for a moment; estimated"),
         ("Needed", size(needed), ""),
         ("Free memory", "–" if free is None else size(free), "" if total is None else f"of {size(total)}"),
@@ -125,9 +129,27 @@ def as_text(seen: Footprint, context: int, free: int | None, total: int | None, 
         lines.append(
             f"Check: {counted(check.layers, 'layer')} of random weights ({counted(check.experts, 'expert')}), "
             f"{check.context} tokens in {duration(check.seconds)}: "
-            f"{size(check.measured)} beside the weights, {size(check.planned)} planned."
+            f"{size(check.measured)} beside the weights, {size(check.planned)} planned. {_verdict(check)}"
         )
     return "\n".join(lines)
+
+
+def _growth(seen: Footprint) -> str:
+    """How the cache grows: fast while the windows of sliding layers fill, then by the global layers alone."""
+    later, filled = f"{size(seen.cache_per_token())} per token", seen.windows_filled
+    return f"{size(seen.cache(filled))} after {filled} tokens, when windows are full; then {later}" if filled else later
+
+
+def _verdict(check: LongPrefill) -> str:
+    used = check.measured / check.planned
+    if used > 1:
+        return (
+            f"More than planned, by {100 * (used - 1):.0f} %: expect as much more than cache and working memory above."
+        )
+    why = (
+        "" if used >= _WELL_USED else "; it allows for the largest step, and more --layers or --context use more of it"
+    )
+    return f"Within the plan, {100 * used:.0f} % of it{why}."
 
 
 def _from_checkpoint(args: argparse.Namespace) -> tuple[ModelConfig, Footprint]:

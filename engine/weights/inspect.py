@@ -33,9 +33,9 @@ class Inspection:
     packing: Mapping[str, int] = field(default_factory=dict[str, int])
     """How the matrices of backbone and head are stored -> how many."""
     sizes: Mapping[ModuleClass, int] = field(default_factory=dict[ModuleClass, int])
-    """Bytes on disk by module class; mtp and other include the head's small tensors."""
-    parameters: int = 0
-    """Weights of the backbone."""
+    """Bytes on disk by module class; mtp is all of the head, other the small tensors of the backbone."""
+    backbone_parameters: int = 0
+    head_parameters: int = 0
     skipped: Mapping[str, int] = field(default_factory=dict[str, int])
     """vision, audio, calibration -> bytes on disk of tensors that a text model has no use for."""
     head: HeadFound | HeadMissing = field(default_factory=lambda: HeadMissing("Not looked for."))
@@ -44,7 +44,13 @@ class Inspection:
 
     @property
     def nbytes(self) -> int:
-        return sum(self.sizes.values()) + sum(self.skipped.values())
+        """Of backbone and head."""
+        return sum(self.sizes.values())
+
+    @property
+    def parameters(self) -> int:
+        """Of backbone and head."""
+        return self.backbone_parameters + self.head_parameters
 
 
 def inspect(directory: Path | str) -> Inspection:
@@ -63,10 +69,10 @@ def inspect(directory: Path | str) -> Inspection:
 
     problems: list[str] = []
     modules: list[Module] = []
+    of_head: list[Module] = []
     layout: Layout = "unknown"
     skipped: dict[str, int] = {}
     notes: list[str] = []
-    parameters = 0
     try:
         backbone = plan_backbone(directory, config)
     except CheckpointError as error:
@@ -76,7 +82,6 @@ def inspect(directory: Path | str) -> Inspection:
         layout = layout_of([info.name for module in backbone.modules for info in module.tensors.values()])
         skipped = {kind: sum(info.nbytes for info in infos) for kind, infos in backbone.skipped.items()}
         notes.extend(backbone.notes)
-        parameters = sum(prod(target.shape) for module in backbone.modules for target in module.targets)
         problems.extend(backbone.problems.sentences())
     if isinstance(head, HeadFound):
         try:
@@ -84,9 +89,9 @@ def inspect(directory: Path | str) -> Inspection:
         except (CheckpointError, HeadError) as error:
             problems.append(f"MTP head: {error.title} {error.hint}")
         else:
-            modules.extend(plan.modules)
+            of_head.extend(plan.modules)
             problems.extend(f"MTP head: {sentence}" for sentence in plan.problems.sentences())
-    if parameters or not isinstance(head, HeadFound):
+    if modules or not isinstance(head, HeadFound):
         # A folder with nothing but a head is used with the text files of its model.
         _check_text(directory, config, problems, notes)
     return Inspection(
@@ -94,9 +99,10 @@ def inspect(directory: Path | str) -> Inspection:
         family=family,
         config=config,
         layout=layout,
-        packing=_packing(modules),
-        sizes=_sizes(modules),
-        parameters=parameters,
+        packing=_packing([*modules, *of_head]),
+        sizes=_sizes(modules, of_head),
+        backbone_parameters=_parameters(modules),
+        head_parameters=_parameters(of_head),
         skipped=skipped,
         head=head,
         problems=tuple(problems),
@@ -125,8 +131,14 @@ def _packing(modules: list[Module]) -> Counter[str]:
     )
 
 
-def _sizes(modules: list[Module]) -> Counter[ModuleClass]:
+def _parameters(modules: list[Module]) -> int:
+    return sum(prod(target.shape) for module in modules for target in module.targets)
+
+
+def _sizes(backbone: list[Module], head: list[Module]) -> Counter[ModuleClass]:
     sizes = Counter[ModuleClass]()
-    for module in modules:
+    for module in backbone:
         sizes[module_class(module.targets[0].name)] += module.nbytes
+    if head:
+        sizes["mtp"] = sum(module.nbytes for module in head)
     return sizes
