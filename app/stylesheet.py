@@ -71,6 +71,13 @@ QHeaderView::section {{
     background: {window}; color: {text_2}; border: none; border-bottom: 1px solid {hairline}; padding: 4px 6px;
 }}
 QListView {{ background: transparent; border: none; outline: none; }}
+QListWidget[framed="true"] {{
+    background: {field}; color: {text}; border: 1px solid {border}; border-radius: 6px; padding: 2px;
+}}
+QListWidget[framed="true"]:focus {{ border: 1px solid {accent}; }}
+QListWidget[framed="true"]::item {{ padding: 3px 6px; border-radius: 4px; }}
+QListWidget[framed="true"]::item:selected {{ background: {accent_fill}; color: {on_accent}; }}
+QListWidget[framed="true"]::item:selected:!active {{ background: {pressed}; color: {text}; }}
 QScrollBar:vertical {{ background: transparent; width: 12px; margin: 2px; }}
 QScrollBar:horizontal {{ background: transparent; height: 12px; margin: 2px; }}
 QScrollBar::handle {{ background: {border}; border-radius: 4px; min-height: 32px; min-width: 32px; }}

@@ -52,6 +52,7 @@ class Form(QWidget):
         vertical = Qt.AlignmentFlag.AlignTop if wide else Qt.AlignmentFlag.AlignVCenter
         self._grid.addWidget(label, line, 0, Qt.AlignmentFlag.AlignRight | vertical)
         if wide:
+            label.setContentsMargins(0, 6, 0, 0)  # level with the first line of what is beside it
             self._grid.addWidget(control, line, 1)
         else:
             self._grid.addWidget(control, line, 1, Qt.AlignmentFlag.AlignLeft)

@@ -24,6 +24,7 @@ from app.controllers.preferences import Preferences
 from app.settings import LIMITS
 from app.theme import GRID, Theme
 from app.views.chat_settings import SAMPLING_NOTE
+from app.views.folder_list import FolderList
 from app.views.forms import Form, scrolled
 from app.views.labels import Hairline, Label
 from app.views.menus import MENUS
@@ -172,15 +173,14 @@ class SettingsDialog(QDialog):
         folder.setMinimumWidth(30 * GRID)
         folder.setAccessibleName("Models folder")
         form.row("Models folder", form.beside(folder, form.button("Choose…", self._choose_folder)))
-        further = QLineEdit("; ".join(map(str, value.further_folders)), form)
-        further.setReadOnly(True)
-        further.setMinimumWidth(30 * GRID)
-        further.setAccessibleName("Further folders")
-        buttons = (
-            form.button("Add…", lambda: self._add_folder(further)),
-            form.button("Clear", lambda: self._clear(further)),
+        self.further = FolderList(
+            "Further folders",
+            value.further_folders,
+            form,
+            ask=self._ask_folder,
+            changed=lambda folders: self._set(further_folders=folders),
         )
-        form.row("Further folders", form.beside(further, *buttons), "Searched for models, never written to.")
+        form.row("Further folders", self.further, "Searched for models, never written to.", wide=True)
         form.text(
             "Hub address",
             value.endpoint or "",
@@ -231,12 +231,6 @@ class SettingsDialog(QDialog):
         """Under Models, where the models that are there can move along and what goes wrong is told."""
         self.done(CHOOSE_FOLDER)
 
-    def _add_folder(self, field: QLineEdit) -> None:
+    def _ask_folder(self) -> Path | None:
         path = QFileDialog.getExistingDirectory(self, "Further folder", str(Path.home()))
-        if path:
-            self._set(further_folders=(*self._preferences.value.further_folders, Path(path)))
-            field.setText("; ".join(map(str, self._preferences.value.further_folders)))
-
-    def _clear(self, field: QLineEdit) -> None:
-        self._set(further_folders=())
-        field.clear()
+        return Path(path) if path else None
