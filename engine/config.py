@@ -15,6 +15,8 @@ from engine.fields import Fields, read_object
 
 FAMILIES = ("inkling_mm_model", "inkling", "inkling_text")
 """Values of `model_type` that name a first-generation Inkling; `inkling` is what older MLX conversions wrote."""
+DRAFTER = "inkling_mtp"
+"""`model_type` of a folder with nothing but a head, as mlx-vlm writes it; its text_config is its model's."""
 _KINDS = {"hybrid_sliding": True, "hybrid": False}
 _MLP_KINDS = {"dense": True, "sparse": False}
 
@@ -116,7 +118,7 @@ class ModelConfig:
         """Validate a parsed `config.json`; `where` names it in messages. Raises `ConfigError`."""
         top = Fields(raw, where)
         model_type = raw.get("model_type")
-        if model_type not in FAMILIES:
+        if model_type not in (*FAMILIES, DRAFTER):
             name = "a file without model_type" if model_type is None else f"the model family {model_type!r}"
             raise ConfigError(
                 f"{where} describes {name}; Inkstand runs Inkling checkpoints ({', '.join(FAMILIES)}).",

@@ -29,6 +29,10 @@ class CheckpointError(UserError):
     """Weight files are missing, truncated, of the wrong shape, or hold non-finite values."""
 
 
+class HeadAloneError(CheckpointError):
+    """There is an MTP head where a model was looked for."""
+
+
 class HeadError(UserError):
     """An MTP head is absent, incomplete, or does not belong to the target model."""
 

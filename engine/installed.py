@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.config import FAMILIES
+from engine.config import DRAFTER, FAMILIES
 from engine.errors import CheckpointError, UserError
 from engine.hub.entry import Model
 from engine.hub.facts import ModelFacts
@@ -93,7 +93,7 @@ def read_facts(directory: Path) -> ModelFacts:
         # A folder with nothing but a head lacks every tensor of a model, and is none the worse for it.
         problems = tuple(p for p in problems if p.startswith("MTP head:"))
     return ModelFacts(
-        family="Inkling" if seen.family in FAMILIES else None,
+        family="Inkling" if seen.family in (*FAMILIES, DRAFTER) else None,
         layout=seen.layout if backbone else None,
         quantization=_quantization(seen),
         backbone=backbone,

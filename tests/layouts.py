@@ -261,3 +261,28 @@ def _bare_to_module(path: str) -> str:
     return re.sub(
         r"\b((?:shared_)?w(?:13|2))_weight(?:\.(scales|biases))?$", lambda m: f"{m[1]}.{m[2] or 'weight'}", path
     )
+
+
+def to_drafter(directory: Path) -> Path:
+    """The tiny head as mlx-vlm's splitter writes it: blocks.*, its own layout in them, a copy of the last norm."""
+    tensors: Tensors = {"norm.weight": backbone()["model.llm.norm.weight"]}
+    blocks: Tensors = {}
+    for name, value in head().items():
+        path = name.removeprefix("model.mtp.layers.")
+        if ".transformer_block." in path:
+            blocks[f"model.llm.layers.{path.replace('.transformer_block.', '.', 1)}"] = value
+        else:
+            tensors[f"blocks.{path}"] = value
+    for name, value in to_mlx_vlm(blocks).items():
+        depth, _, rest = name.removeprefix("language_model.model.layers.").partition(".")
+        tensors[f"blocks.{depth}.transformer_block.{rest}"] = value
+    whole = config()
+    mtp = whole["mtp_config"]
+    text = whole["text_config"] | {
+        "num_mtp_layers": mtp["num_nextn_predict_layers"],
+        "mtp_local_layer_ids": mtp["local_layer_ids"],
+    }
+    directory.mkdir()
+    save(directory / "model.safetensors", tensors)
+    (directory / "config.json").write_text(json.dumps({"model_type": "inkling_mtp", "text_config": text}))
+    return directory

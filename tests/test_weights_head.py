@@ -13,8 +13,11 @@ import mlx.core as mx
 import pytest
 
 from engine.config import ModelConfig
-from engine.errors import HeadError
+from engine.errors import HeadAloneError, HeadError
+from engine.installed import read_facts
+from engine.model.params import arrays_of
 from engine.weights.head import HeadFound, HeadMissing, find_head
+from engine.weights.inspect import inspect
 from engine.weights.load import load_head, load_model
 
 INDEX = "model.safetensors.index.json"
@@ -53,6 +56,33 @@ def test_load_drafter_detects_mtp_tensors_not_config_flag(checkpoint: Path) -> N
     assert f"{checkpoint / 'config.json'} announces 3 MTP depths, but no safetensors file there holds" in missing.reason
     with pytest.raises(HeadError, match="announces 3 MTP depths"):
         load_head(checkpoint, target=TARGET)
+
+
+def test_a_drafter_folder_of_mlx_vlm_is_the_same_head(tmp_path: Path) -> None:
+    drafter = layouts.to_drafter(tmp_path / "tiny-mtp")
+    found = find_head(drafter)
+    assert isinstance(found, HeadFound)
+    assert (found.files, found.depths) == (("model.safetensors",), 3)
+    expected, got = (load_head(directory, target=TARGET) for directory in (layouts.TINY, drafter))
+    assert got.config == expected.config
+    assert set(got.params) == set(expected.params)
+    for name, value in expected.params.items():
+        pairs = zip(arrays_of(value), arrays_of(got.params[name]), strict=True)
+        assert all(mx.array_equal(one, other) for one, other in pairs), name
+
+
+def test_a_head_where_a_model_was_named_is_called_what_it_is(checkpoint: Path, tmp_path: Path) -> None:
+    for file in checkpoint.glob("model*"):
+        file.unlink()
+    for alone in (checkpoint, layouts.to_drafter(tmp_path / "tiny-mtp")):
+        with pytest.raises(HeadAloneError, match="holds an MTP head and no model") as caught:
+            load_model(alone)
+        assert f"--draft-model {alone}" in caught.value.hint
+        seen = inspect(alone)
+        assert (seen.problems, seen.backbone_parameters) == ((), 0)
+        assert any("holds an MTP head and no model" in note for note in seen.notes)
+        facts = read_facts(alone)
+        assert (facts.family, facts.backbone, facts.head, facts.problem) == ("Inkling", False, True, None)
 
 
 def side_file(directory: Path) -> None:

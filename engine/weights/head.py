@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from engine.config import ModelConfig, MTPConfig, TextConfig
+from engine.config import DRAFTER, ModelConfig, MTPConfig, TextConfig
 from engine.errors import CheckpointError, ConfigError, HeadError
 from engine.weights.files import list_files, read_headers
 from engine.weights.header import TensorInfo
-from engine.weights.rename import Scope, identify, published_name, scope_of
+from engine.weights.rename import DRAFTER_NORM, Scope, identify, published_name, scope_of
 from engine.wording import counted
 
-_DEPTH = re.compile(r"(?:.*\.)?mtp\.layers\.(0|[1-9]\d{0,3})\..+")
+_DEPTH = re.compile(r"(?:(?:.*\.)?mtp\.layers|blocks)\.(0|[1-9]\d{0,3})\..+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class HeadMissing:
 
 
 def find_head(directory: Path | str) -> HeadFound | HeadMissing:
-    """Look for `model.mtp.layers.*` in safetensors headers, whatever config.json promises.
+    """Look for `model.mtp.layers.*`, or a drafter folder's `blocks.*`, whatever config.json promises.
 
     With an index, the shards that it names for the head are read, and files that it does not list (conversions keep
     the head beside it); without one, all files.
@@ -72,10 +72,12 @@ def head_config(own: ModelConfig, found: HeadFound) -> MTPConfig:
     The width of a block's relative bias bank tells a sliding block from a global one. Raises `HeadError` when neither
     does.
     """
+    chain_norm = found.tensor("mtp.chain_norm") is not None
     if own.mtp is not None:
-        return own.mtp
+        # The config of a drafter folder keeps nothing of the norm between depths.
+        return replace(own.mtp, chain_norm=chain_norm) if own.model_type == DRAFTER else own.mtp
     sliding = tuple(_is_sliding(own.text, found, j) for j in range(found.depths))
-    return MTPConfig(sliding, chain_norm=found.tensor("mtp.chain_norm") is not None)
+    return MTPConfig(sliding, chain_norm)
 
 
 def head_geometry(text: TextConfig) -> dict[str, float]:
@@ -122,7 +124,7 @@ def check_head_matches(target: ModelConfig, own: ModelConfig, found: HeadFound, 
 
 
 def _is_head(name: str) -> bool:
-    return scope_of(name) is Scope.MTP
+    return scope_of(name) is Scope.MTP and name != DRAFTER_NORM
 
 
 def _why_missing(directory: Path) -> str:

@@ -9,7 +9,7 @@ from math import prod
 from pathlib import Path
 
 from engine.config import ModelConfig, family_of
-from engine.errors import CheckpointError, ConfigError, HeadError, UserError
+from engine.errors import CheckpointError, ConfigError, HeadAloneError, HeadError, UserError
 from engine.text.template import ChatTemplate
 from engine.text.tokenizer import Tokenizer
 from engine.weights.head import HeadFound, HeadMissing, find_head
@@ -75,6 +75,8 @@ def inspect(directory: Path | str) -> Inspection:
     notes: list[str] = []
     try:
         backbone = plan_backbone(directory, config)
+    except HeadAloneError as error:
+        notes.append(f"{error.title} {error.hint}")
     except CheckpointError as error:
         problems.append(f"{error.title} {error.hint}")
     else:

@@ -10,7 +10,7 @@ from pathlib import Path
 import mlx.core as mx
 
 from engine.config import ModelConfig, MTPConfig
-from engine.errors import CheckpointError, HeadError, UserError
+from engine.errors import CheckpointError, HeadAloneError, HeadError, UserError
 from engine.model.linear import Dense
 from engine.model.params import Parameter, arrays_of
 from engine.weights.assemble import SecondScales, assemble, is_identity_scale
@@ -123,17 +123,27 @@ def load_model(
 
 
 def plan_backbone(directory: Path, config: ModelConfig) -> Plan:
-    """What `load_model` would read, from headers alone. Raises `CheckpointError` for unusable files."""
+    """What `load_model` would read, from headers alone.
+
+    Raises:
+        HeadAloneError: the directory holds an MTP head and nothing of a model.
+        CheckpointError: the files cannot be used.
+    """
     listing = list_files(directory)
     # Shards with nothing but the MTP head or a tower are left alone, and need not be there.
     names = listing.loose if listing.index is None else listing.indexed_files(lambda n: scope_of(n) is Scope.BACKBONE)
+    tensors = read_headers(listing, names)
+    if not any(scope_of(name) is Scope.BACKBONE for name in tensors) and isinstance(find_head(directory), HeadFound):
+        raise HeadAloneError(
+            f"{directory} holds an MTP head and no model.", f"Use it with its model: -m MODEL --draft-model {directory}"
+        )
     if not names:
         raise CheckpointError(
             f"{directory} holds no weights: there is no safetensors file with the tensors of a model.",
             "Download the checkpoint's safetensors files into this directory.",
         )
     targets = backbone_targets(config.text)
-    return make_plan(targets, read_headers(listing, names), read_declared(config.quantization), Scope.BACKBONE)
+    return make_plan(targets, tensors, read_declared(config.quantization), Scope.BACKBONE)
 
 
 def load_head(

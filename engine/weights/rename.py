@@ -2,7 +2,8 @@
 
 Names are read in the published spelling (`model.llm.*`, fused w13), in transformers' (`model.language_model.*`,
 `model.*`), and in those of MLX conversions (`language_model.model.*`, or published names with split experts). The MTP
-head keeps its published prefix everywhere. Canonical names are those of `engine.model.params`.
+head keeps its published prefix in all of them; mlx-vlm's drafter folders, which hold nothing else, call its layers
+`blocks.*`. Canonical names are those of `engine.model.params`.
 """
 
 from __future__ import annotations
@@ -164,7 +165,11 @@ _ROOTS = (
     ("", Scope.BACKBONE),
 )
 """Prefixes, tried in this order. The bare ones serve `lm_head` and the text-only spelling."""
-_LAYER = re.compile(r"layers\.(0|[1-9]\d{0,5})\.(.+)")
+_DRAFTER = re.compile(r"blocks\..+|chain_norm\..+")
+"""What a drafter folder calls a head's tensors."""
+DRAFTER_NORM = "norm.weight"
+"""A drafter folder's copy of its model's last norm, which is taken from the model itself."""
+_LAYER = re.compile(r"(?:layers|blocks)\.(0|[1-9]\d{0,5})\.(.+)")
 _MTP_PARAMETER = re.compile(r"mtp\.(?:(\d+)\.(block\.)?)?(.+)")
 
 
@@ -249,6 +254,8 @@ def _spell(target: str, rules: tuple[Rule, ...], *, published: bool) -> str:
 
 
 def _root(name: str) -> tuple[Scope, str, str]:
+    if name == DRAFTER_NORM or _DRAFTER.fullmatch(name):
+        return Scope.MTP, "", name
     prefix, scope = next((prefix, scope) for prefix, scope in _ROOTS if name.startswith(prefix))
     return scope, prefix, name[len(prefix) :]
 
