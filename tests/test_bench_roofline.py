@@ -27,7 +27,7 @@ from engine.bench.cost import (
 from engine.bench.machine import Machine
 from engine.bench.pieces import HOST, LayerInputs, experts_in_use, layer_inputs
 from engine.bench.prompts import Prompt
-from engine.bench.report_tables import context_table, roofline_tables, rounds_table, turns_table
+from engine.bench.report_tables import context_table, lines_table, roofline_tables, rounds_table, turns_table
 from engine.bench.roofline import Line, measure_roofline, pieces_by_time
 from engine.bench.rounds import Clock, RoundTimes, measure_rounds
 from engine.bench.turns import Turn
@@ -190,3 +190,13 @@ def test_the_commands_print_a_table_and_write_json(
 def test_sessions_need_a_template(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "sessions", str(TINY)]) == 2
     assert "chat template" in capsys.readouterr().err
+
+
+def test_more_than_the_limit_is_marked_and_explained() -> None:
+    within, beyond = Line("read", Work(1e6, 1.0), 1e-3, 2e-3), Line("cached", Work(1e6, 1.0), 3e-3, 2e-3)
+    exact = Line("exact", Work(1e6, 1.0), 1.001e-3, 1e-3)
+    text = lines_table([within, beyond, exact], shares=True)
+    assert "150.0 %*" in text
+    assert text.count("*") == 2, "the mark, and what it means"
+    assert "came from a cache" in text
+    assert "*" not in lines_table([within, exact])

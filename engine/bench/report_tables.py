@@ -11,6 +11,10 @@ from engine.bench.rounds import RoundTimes
 from engine.bench.tables import number, percent, table
 from engine.bench.turns import Turn
 
+_ABOVE = 1.005
+"""Share of the limit that is shown as more than 100 %."""
+_BEYOND = "* above 100 %: part of what it reads came from a cache; the limit is that of memory.\n"
+
 
 def roofline_tables(roofline: Roofline) -> str:
     """The machine, every kind of work beside its limit, and what the plain step and the widest block consist of."""
@@ -31,16 +35,25 @@ def roofline_tables(roofline: Roofline) -> str:
 
 
 def lines_table(lines: Sequence[Line], *, shares: bool = False) -> str:
-    """Work, limit and time of each line; `shares` adds its part of their sum, the host's time left out."""
+    """Work, limit and time of each line; `shares` adds its part of their sum, the host's time left out.
+
+    A share of the limit above 100 % is marked and explained.
+    """
     whole = sum(line.seconds or 0.0 for line in lines if line.name != HOST)
     head = ["", "MB", "Mop", "limit ms", "ms", "of limit"] + (["of step"] if shares else [])
+    marked = any(map(_beyond, lines))
     rows: list[list[str]] = []
     for line in lines:
         row = [line.name, f"{line.work.nbytes / 1e6:.1f}", f"{line.work.ops / 1e6:.1f}", f"{1e3 * line.limit:.2f}"]
-        row += [number(line.seconds and 1e3 * line.seconds, ".2f"), percent(line.share if line.limit else None)]
+        mark = "" if not marked else "*" if _beyond(line) else " "
+        row += [number(line.seconds and 1e3 * line.seconds, ".2f"), percent(line.share if line.limit else None) + mark]
         share = None if line.name == HOST else (line.seconds or 0.0) / whole
         rows.append(row + ([percent(share)] if shares else []))
-    return table(head, rows)
+    return table(head, rows) + (_BEYOND if marked else "")
+
+
+def _beyond(line: Line) -> bool:
+    return line.share is not None and line.share > _ABOVE
 
 
 def context_table(times: ContextTimes) -> str:

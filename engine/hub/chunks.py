@@ -96,17 +96,6 @@ class ChunkMap:
         if count > self._filled[chunk]:
             self.wrote(chunk * self.chunk + self._filled[chunk], count - self._filled[chunk])
 
-    def full_runs(self) -> Iterator[tuple[int, int]]:
-        """Runs of full chunks as (first, count)."""
-        first = None
-        for k in range(len(self._filled) + 1):
-            full = k < len(self._filled) and not self._missing(k)
-            if full and first is None:
-                first = k
-            elif not full and first is not None:
-                yield first, k - first
-                first = None
-
     def partial(self) -> Iterator[tuple[int, int]]:
         """Chunks that are neither empty nor full, as (chunk, bytes)."""
         return ((k, count) for k, count in enumerate(self._filled) if count and self._missing(k))
