@@ -128,6 +128,8 @@ def test_nothing_is_no_name(
                 (["--effort", "bogus"], "Unknown thinking effort 'bogus'"),
             )
         ),
+        (["generate", "hello"], "A text belongs after its option, such as -p, and in quotes."),
+        (["generate", "-p", "tell", "me", "more"], "Unrecognized arguments: me more."),
         (["generate", "-p", LONG], "tokens; the context holds 2048"),
         (["generate", "-p", "hi", "--context", "9"], "it takes 2048"),
         (["chat", "--system", LONG], "tokens; the context holds 2048"),

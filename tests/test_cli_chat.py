@@ -100,7 +100,7 @@ def test_reasoning_in_many_pieces_is_dimmed_as_one() -> None:
 
 def test_the_drafter_is_switched_between_answers() -> None:
     session = FakeSession([answer("one"), answer("two")])
-    _, screen = chat(session, "/mtp off", "first", "/mtp on", "second", "/mtp", "/mtp sideways")
+    _, screen = chat(session, "/MTP off", "first", "/mtp on", "second", "/mtp", "/mtp sideways")
     assert [request["drafting"] for request in session.requests] == [False, True]
     assert "The drafter is off." in screen
     assert screen.count("The drafter is on.") == 2
@@ -330,6 +330,12 @@ def test_a_typed_line_that_is_no_text_is_typed_again(monkeypatch: pytest.MonkeyP
     screen = Screen()
     assert LineReader(Terminal(screen, screen, {"NO_COLOR": "1"})).read() == "coffee"
     assert screen.getvalue() == "error: This line is not utf-8 text: unexpected end of data.\n"
+
+
+def test_a_byte_order_mark_is_no_part_of_a_piped_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("\ufeff/help\nhello\n"))
+    reader = LineReader(Terminal(io.StringIO(), io.StringIO(), {}))
+    assert [reader.read(), reader.read(), reader.read()] == ["/help", "hello", None]
 
 
 @pytest.fixture

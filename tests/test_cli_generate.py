@@ -329,8 +329,9 @@ def test_a_messages_file_may_start_with_a_byte_order_mark(fakes: Fakes, tmp_path
     assert fakes.session.requests[0]["messages"] == [Message("user", "hi")]
 
 
-def test_an_empty_prompt_is_refused(fakes: Fakes, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["generate", "-p", ""]) == 2
+@pytest.mark.parametrize("prompt", ["", "  ", "\n\n"])
+def test_an_empty_prompt_is_refused(fakes: Fakes, capsys: pytest.CaptureFixture[str], prompt: str) -> None:
+    assert main(["generate", "-p", prompt]) == 2
     assert "The prompt is empty" in capsys.readouterr().err
     assert not fakes.engine.loads
 
@@ -420,3 +421,10 @@ def test_a_report_finds_another_place_when_the_logs_cannot_be_written(
     assert main(["generate", "-p", "x"]) == 1
     report = Path(capsys.readouterr().err.split("with ")[-1].strip())
     assert "KeyError" in report.read_text()
+
+
+def test_a_byte_order_mark_is_no_part_of_a_piped_prompt(fakes: Fakes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("\ufeffhello\n"))
+    fakes.session.scripts = [answer()]
+    assert main(["generate", "-p", "-"]) == 0
+    assert fakes.session.requests[0]["messages"] == [Message("user", "hello\n")]

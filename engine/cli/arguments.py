@@ -44,7 +44,10 @@ class Parser(argparse.ArgumentParser):
         known, rest = super().parse_known_args(args, namespace)
         if rest:
             # Said by the parser of the subcommand, so that the hint leads to its help and not to that of all commands.
-            self.error(f"unrecognized arguments: {' '.join(rest)}")
+            what, see = f"Unrecognized arguments: {' '.join(rest)}.", f"See: {self.prog} --help"
+            if rest[0].startswith("-"):
+                raise UsageError(what, see)
+            raise UsageError(what, f"A text belongs after its option, such as -p, and in quotes. {see}")
         return known, rest
 
     def _print_message(self, message: str, file: object = None) -> None:

@@ -81,7 +81,7 @@ class Conversation:
             try:
                 if line.startswith("/") and not line.startswith("//"):
                     name, _, argument = line.strip().partition(" ")
-                    self._command(name, argument.strip())
+                    self._command(name.lower(), argument.strip())
                 elif line.strip():
                     self._answer([*self.history, Message("user", line[1:] if line.startswith("//") else line)])
             except UserError as error:

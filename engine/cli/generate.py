@@ -52,16 +52,16 @@ def run(args: argparse.Namespace) -> int:
     options = generation_options(args)
     effort = parse_effort(args.effort)
     prompt = read_input() if args.prompt == "-" else args.prompt
-    if prompt == "":
+    if prompt is not None and not prompt.strip():
         raise PromptError("The prompt is empty.", "Give a text with -p, or leave the option out.")
-    messages = _messages(args, prompt)
+    messages, text = _messages(args, prompt), prompt or ""
     no_template = PromptError(
         "The checkpoint has no chat template, so it cannot take --messages or --system.",
         "Give the whole text to complete with -p, or add a chat_template.jinja to the checkpoint.",
     )
 
     def ids(tokenizer: Tokenizer, template: ChatTemplate | None) -> Sequence[int]:
-        return tokenizer.encode(prompt) if template is None else encode_chat(tokenizer, template, messages, effort).ids
+        return tokenizer.encode(text) if template is None else encode_chat(tokenizer, template, messages, effort).ids
 
     session = open_session(args, terminal, no_template if args.messages or args.system else None, ids)
 
@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
         if session.engine.template is not None:
             return session.generate(messages, options, effort=effort, cancel=cancel)
         terminal.note("The checkpoint has no chat template: completing the raw text.")
-        return session.complete(prompt, options, cancel=cancel)
+        return session.complete(text, options, cancel=cancel)
 
     printer = AnswerPrinter(
         terminal, text=None if args.json else terminal.out, reasoning=None if args.json else terminal.err

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.cli.streams import standard_input, unreadable_named
+from engine.cli.streams import BYTE_ORDER_MARK, standard_input, unreadable_named
 from engine.cli.terminal import Terminal
 
 PROMPT = "› "
@@ -40,7 +40,7 @@ class LineReader:
         if not self._interactive:
             with unreadable_named():
                 line = self._input.readline()
-            return line.removesuffix("\n") if line else None
+            return line.removeprefix(BYTE_ORDER_MARK).removesuffix("\n") if line else None
         while True:
             try:
                 return self._read_message()

@@ -16,6 +16,10 @@ from engine.wording import printable
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
 
+BYTE_ORDER_MARK: Final = "\ufeff"
+"""What some editors begin a file with; no part of its text."""
+
+
 class StreamError(UserError):
     """A standard stream cannot be read or written."""
 
@@ -56,10 +60,10 @@ def standard_input() -> TextIO:
 
 
 def read_input() -> str:
-    """All of standard input. Raises `StreamError` where it cannot be read or is not text."""
+    """All of standard input but a byte order mark. Raises `StreamError` where it cannot be read or is not text."""
     stream = standard_input()
     with unreadable_named():
-        return stream.read()
+        return stream.read().removeprefix(BYTE_ORDER_MARK)
 
 
 @contextlib.contextmanager
