@@ -63,7 +63,7 @@ class FolderList(QWidget):
         for key in (Qt.Key.Key_Delete, Qt.Key.Key_Backspace):
             shortcut = QShortcut(QKeySequence(key), self.list, context=Qt.ShortcutContext.WidgetShortcut)
             shortcut.activated.connect(self._remove)
-        self.list.currentRowChanged.connect(lambda row: self.remove_button.setEnabled(row >= 0))
+        self.list.currentRowChanged.connect(self._chosen)
         self._show(folders, 0)
 
     def _show(self, folders: Sequence[Path], row: int) -> None:
@@ -78,6 +78,9 @@ class FolderList(QWidget):
         self.remove_button.setEnabled(bool(folders))
         height = max(1, self.list.sizeHintForRow(0)) * min(len(folders), _ROWS)
         self.list.setFixedHeight(max(height + GRID, 2 * self.add_button.sizeHint().height() + GRID - 2))
+
+    def _chosen(self, row: int) -> None:
+        self.remove_button.setEnabled(row >= 0)
 
     def _add(self) -> None:
         folder = self._ask()
