@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import mlx.core as mx
 import numpy as np
@@ -15,7 +16,7 @@ from engine.decode.target import Target
 from engine.model import blockwise
 from engine.model.attention import log_scale
 from engine.model.backbone import Backbone
-from engine.model.blockwise import AT_ONCE_ROWS, attend_at_once, attend_in_blocks, near_start
+from engine.model.blockwise import AT_ONCE_ROWS, QUERY_BLOCK, attend_at_once, attend_in_blocks, near_start
 from engine.model.elementary import exp, silu, softmax_product
 from engine.model.relative_bias import RelativeBias
 from engine.weights.load import load_model
@@ -71,6 +72,27 @@ def test_blocks_equal_one_call(length: int, position: int, windowed: bool, tau: 
     actual = case.run(attend_in_blocks)
     assert actual.shape == expected.shape
     np.testing.assert_allclose(np.array(actual), np.array(expected), atol=2e-5)
+
+
+@pytest.mark.parametrize("tau", [False, True])
+@pytest.mark.parametrize("windowed", [False, True])
+@pytest.mark.parametrize(("length", "position"), [(17, 0), (64, 500), (65, 3), (150, 1211)])
+def test_with_cuda_every_block_has_as_many_queries(
+    length: int, position: int, windowed: bool, tau: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blockwise, "on_cuda", lambda: True)
+    case, counts = make(length, position, windowed=windowed, tau=tau), set[int]()
+
+    compute = RelativeBias.__call__
+
+    def watched(bias: RelativeBias, r: mx.array, *rest: Any) -> mx.array:
+        counts.add(r.shape[2])
+        return compute(bias, r, *rest)
+
+    monkeypatch.setattr(RelativeBias, "__call__", watched)
+    actual = case.run(attend_in_blocks)
+    assert counts == {QUERY_BLOCK}
+    np.testing.assert_allclose(np.array(actual), np.array(case.run(attend_at_once)), atol=2e-5)
 
 
 @pytest.mark.parametrize("key_block", [1, 7, 100])

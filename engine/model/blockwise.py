@@ -13,6 +13,7 @@ from __future__ import annotations
 import mlx.core as mx
 
 from engine.cache import KeyView, align_down, align_up
+from engine.model.device import on_cuda
 from engine.model.elementary import exp
 from engine.model.relative_bias import RelativeBias
 
@@ -51,11 +52,13 @@ def attend_in_blocks(
     q: mx.array, r: mx.array, view: KeyView, *, position: int, bias: RelativeBias, tau: mx.array | None, scale: float
 ) -> mx.array:
     """As `attend_at_once`, with memory bounded by `QUERY_BLOCK` and `KEY_BLOCK`; on the CPU also faster."""
-    on_gpu = mx.default_device() == mx.gpu
+    on_gpu, length = mx.default_device() == mx.gpu, q.shape[2]
+    if on_cuda():
+        q, r, tau = filled_up(q, r, tau)
     blocks: list[mx.array] = []
-    for low in range(0, q.shape[2], QUERY_BLOCK):
+    for low in range(0, length, QUERY_BLOCK):
         rows = slice(low, min(low + QUERY_BLOCK, q.shape[2]))
-        start, end = position + rows.start, align_up(position + rows.stop)
+        start, end = position + rows.start, align_up(position + min(rows.stop, length))
         near = near_start(view.first, start, bias)
         mask = bias(r[:, :, rows], start, near, end - near, None if tau is None else tau[rows])
         keys, values = (a[:, :, near - view.first : end - view.first] for a in (view.keys, view.values))
@@ -73,7 +76,18 @@ def attend_in_blocks(
             block = softmax.result().astype(q.dtype)
             mx.eval(block)
         blocks.append(block)
-    return mx.concatenate(blocks, axis=2) if len(blocks) > 1 else blocks[0]
+    return (mx.concatenate(blocks, axis=2) if len(blocks) > 1 else blocks[0])[:, :, :length]
+
+
+def filled_up(q: mx.array, r: mx.array, tau: mx.array | None) -> tuple[mx.array, mx.array, mx.array | None]:
+    """Queries, features and factors as `attend_at_once` takes them, with rows of zeros up to whole blocks.
+
+    With CUDA, MLX lets cuDNN plan its call for every number of queries that it meets, which takes longer than to
+    compute the prompt. So the last block of a prompt has as many as the others.
+    """
+    rest = -q.shape[2] % QUERY_BLOCK
+    rows = [(0, 0), (0, 0), (0, rest), (0, 0)]
+    return mx.pad(q, rows), mx.pad(r, rows), None if tau is None else mx.pad(tau, [(0, rest), (0, 0)])
 
 
 def near_start(first: int, start: int, bias: RelativeBias) -> int:
