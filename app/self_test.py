@@ -55,6 +55,7 @@ def main(steps: Sequence[tuple[str, Callable[[], str]]] | None = None) -> int:
     """
     began = time.perf_counter()
     os.environ["QT_QPA_PLATFORM"] = "offscreen"
+    os.environ["GSETTINGS_BACKEND"] = "memory"  # GLib, which Qt may load, else leaves a file in the cache directory
     sys.addaudithook(refuse_network)
     with tempfile.TemporaryDirectory(prefix="inkstand-self-test-", ignore_cleanup_errors=True) as home:
         os.environ[HOME] = home

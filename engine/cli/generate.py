@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     effort = parse_effort(args.effort)
     prompt = read_input() if args.prompt == "-" else args.prompt
     if prompt is not None and not prompt.strip():
-        raise PromptError("The prompt is empty.", "Give a text with -p, or leave the option out.")
+        raise PromptError("The prompt is empty.", "Give a text with -p; -p - reads one from standard input.")
     messages, text = _messages(args, prompt), prompt or ""
     no_template = PromptError(
         "The checkpoint has no chat template, so it cannot take --messages or --system.",

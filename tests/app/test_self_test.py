@@ -27,14 +27,17 @@ def python(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_command_passes_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    home, scratch = tmp_path / "home", tmp_path / "scratch"
+    home, scratch, user = (tmp_path / name for name in ("home", "scratch", "user"))
     scratch.mkdir()
-    done = python("-m", "app", "--self-test", INKSTAND_HOME=str(home), TMPDIR=str(scratch), QT_QPA_PLATFORM="xcb")
+    user.mkdir()
+    places = {"INKSTAND_HOME": str(home), "TMPDIR": str(scratch), "HOME": str(user)}
+    done = python("-m", "app", "--self-test", **places, QT_QPA_PLATFORM="xcb", XDG_CACHE_HOME="", XDG_CONFIG_HOME="")
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert [line.split()[0] for line in lines] == ["modules", "licences", "tokens", "window", "Inkstand"]
     assert lines[2].split()[1] == "20,"
     assert not home.exists()
+    assert list(user.rglob("*")) == []
     assert list(scratch.glob("inkstand-self-test-*")) == []
 
 
