@@ -25,9 +25,7 @@ from engine.decode.target import PREFILL_CHUNK
 from engine.errors import HeadError
 from engine.model import draft_head
 from engine.model.blockwise import KEY_BLOCK, QUERY_BLOCK
-from engine.model.draft_head import shortlist_bytes
 from engine.model.fused import block_input
-from engine.model.fused.block_input import table_bytes
 from engine.weights.geometry import Size, target_size
 from engine.weights.head import HeadMissing, check_head_matches, find_head
 from engine.weights.keep import keeps_packed
@@ -249,8 +247,8 @@ def _footprint(
     return Footprint(
         weights=sum(weights),
         head=sum(head),
-        shortlist=shortlist_bytes(vocabulary, hidden) if shortlist else 0,
-        inputs=table_bytes(text.vocab_size, hidden, len(blocks)) if tables else 0,
+        shortlist=draft_head.shortlist_bytes(vocabulary, hidden) if shortlist else 0,
+        inputs=block_input.table_bytes(text.vocab_size, hidden, len(blocks)) if tables else 0,
         depths=len(blocks),
         layers=layers,
         draft_log=len(blocks) * (PRIME_ROWS + ALIGN + PREFILL_CHUNK) * text.hidden_size * dtype.size,
