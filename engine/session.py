@@ -316,9 +316,12 @@ class Session:
         if drafts:
             step = loop.round(drafts, more=chosen is None or chosen.rounds_follow())
         else:
-            step = loop.plain(more=not most or (chosen is not None and chosen.plain_follows()))
+            more = not most or (chosen is not None and chosen.plain_follows())
+            step = loop.plain(more=more, hindsight=chosen.hindsight() if most and chosen is not None else 0)
         if self._policy is not None and step.finish is None:
             self._policy.learn(step.drafted, step.accepted, step.seconds, whole=step.forwards == 1)
+            if step.hindsight:
+                self._policy.learn_hindsight(step.hindsight)
         recorder.near_ties += step.near_ties
         if step.drafted:
             recorder.round(step.drafted, step.accepted, step.seconds)

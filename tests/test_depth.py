@@ -29,8 +29,8 @@ TEXTS = {
     "cliff": [0.9, 0.9, 0.2, 0.2],
 }
 """Share of drafts that stand, by position, each given the one before."""
-CATCH_UP, TURN = 0.3, 0.1
-"""What a round costs more after plain steps, and a plain step after rounds."""
+CATCH_UP, TURN, LOOK = 0.3, 0.1, 0.2
+"""What a round costs more after plain steps, a plain step after rounds, and one that is told of others in hindsight."""
 
 
 def rates(shares: Sequence[float], costs: Sequence[float]) -> list[float]:
@@ -86,6 +86,7 @@ class Simulation:
         while self.tokens < end:
             drafts = self.policy.choose(len(shares))
             self.foretold.append(self.policy.rounds_follow() if drafts else self.policy.plain_follows())
+            looked = 0 if drafts else self.policy.hindsight()
             accepted = 0
             while accepted < drafts and self._rng.random() < shares[accepted]:
                 accepted += 1
@@ -93,6 +94,7 @@ class Simulation:
             took = self.costs[drafts] * pace * self._rng.lognormvariate(0.0, self.noise)
             if self._before is not None and (self._before > 0) != (drafts > 0):
                 took += pace * (CATCH_UP if drafts else TURN)
+            took += pace * LOOK * (looked > 0)
             self.seconds += took
             emitted = each[drafts] * self.costs[drafts]
             self.ideal += pace * emitted / max(each)
@@ -100,6 +102,8 @@ class Simulation:
             if self._rng.random() < self.outliers:
                 took *= 10
             self.policy.learn(drafts, accepted, took)
+            if looked:
+                self.policy.learn_hindsight([float(self._rng.random() < shares[0]) for _ in range(looked)])
             self.widths.append(drafts)
             self._before = drafts
             if self.tokens // self.answer != (self.tokens + accepted + 1) // self.answer:
@@ -146,17 +150,25 @@ def test_another_kind_of_text_is_followed_within_20_steps(name: str, before: str
     assert mean(shares) > 0.87
 
 
-def test_samples_of_a_high_temperature_begin_with_few_drafts_and_more_are_tried_soon() -> None:
+def steps(policy: DepthPolicy, count: int, stands: Callable[[int], bool]) -> list[int]:
+    """What it chooses where all drafts of a step stand or none, the skipped ones seen in hindsight included."""
+    widths: list[int] = []
+    for step in range(count):
+        drafts = policy.choose(4)
+        looked = 0 if drafts else policy.hindsight()
+        policy.learn(drafts, drafts if stands(step) else 0, COSTS["traffic"][drafts])
+        if looked:
+            policy.learn_hindsight([float(stands(step))] * looked)
+        widths.append(drafts)
+    return widths
+
+
+def test_samples_of_a_high_temperature_begin_with_plain_steps_and_drafts_are_tried_soon() -> None:
     policy = DepthPolicy(4)
     policy.begin(0.0)
-    for _ in range(20):
-        drafts = policy.choose(4)
-        policy.learn(drafts, drafts, COSTS["traffic"][drafts])
+    steps(policy, 20, lambda _: True)
     policy.begin(1.5)
-    widths: list[int] = []
-    for _ in range(12):
-        widths.append(policy.choose(4))
-        policy.learn(widths[-1], widths[-1], COSTS["traffic"][widths[-1]])
+    widths = steps(policy, 12, lambda _: True)
     assert widths[0] <= 1
     assert widths[-1] == 4
 
@@ -165,14 +177,8 @@ def test_texts_that_take_turns_are_told_apart_by_what_they_usually_are() -> None
     """A few drafts that fall in a text where most stand do not stop them for long."""
     policy = DepthPolicy(4)
     policy.begin()
-    for step in range(300):
-        drafts = policy.choose(4)
-        policy.learn(drafts, 0 if step % 40 < 4 else drafts, COSTS["traffic"][drafts])
-    widths: list[int] = []
-    for step in range(40):
-        widths.append(policy.choose(4))
-        policy.learn(widths[-1], 0 if step < 4 else widths[-1], COSTS["traffic"][widths[-1]])
-    assert sum(width == 0 for width in widths) <= 8
+    steps(policy, 300, lambda step: step % 40 >= 4)
+    assert sum(width == 0 for width in steps(policy, 40, lambda step: step >= 4)) <= 8
 
 
 def test_a_burst_of_drafts_that_fall_is_sat_out() -> None:

@@ -82,6 +82,9 @@ class TimedDrafter:
     def propose(self, ids: Sequence[int], count: int, sampler: Sampler) -> Draft:
         return self._drafter.propose(ids, count, sampler)
 
+    def hindsight(self, ids: Sequence[int], count: int) -> mx.array | None:
+        return self._drafter.hindsight(ids, count)
+
     def look_ahead(self, hidden: mx.array, following: mx.array, last: mx.array, sampler: Sampler) -> None:
         self._drafter.look_ahead(hidden, following, last, sampler)
 

@@ -79,6 +79,25 @@ def judge(logits: mx.array, draft: Draft, sampler: Sampler, *, margins: bool = T
     return Verdict(standing(stands), sampler.draw(mx.concatenate([residual, p[-1:]])), None, None)
 
 
+def chance_in_hindsight(p: mx.array, q: mx.array, tokens: mx.array) -> mx.array:
+    """The chance that a draft would have stood at a token that came without one: min(1, q(x) / p(x)).
+
+    By the rule above, token x comes as a draft that stood with probability min(p(x), q(x)), and p(x) in all. Its mean
+    over the tokens of p is the share of drafts that stand.
+
+    Args:
+        p: float32 [n, V], the distributions that the tokens were drawn from.
+        q: float32 [n, V], those that drafts would have been drawn from.
+        tokens: int32 [n].
+
+    Returns:
+        float32 [n].
+    """
+    place = tokens[:, None].astype(mx.uint32)
+    p_token, q_token = (mx.take_along_axis(each, place, axis=-1)[:, 0] for each in (p, q))
+    return mx.minimum(q_token / p_token, 1.0)
+
+
 _TIE_ULPS = {mx.float32: 64.0, mx.bfloat16: 8.0}
 """What the number of rows may change in the margin of the two best logits, in units of epsilon times the best one.
 

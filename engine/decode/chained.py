@@ -58,16 +58,22 @@ class ChainedDrafter:
             mx.eval(self.arrays)
             self.caches[0].compact()
 
-    def _follow(self, ids: Sequence[int], end: int) -> None:
-        """Run block 0 over the committed rows it has not seen, up to row `end` - 1."""
+    def hindsight(self, ids: Sequence[int], count: int) -> mx.array | None:
+        out = self._follow(ids, min(self._log.end, len(ids) - 1) - 1)
+        return None if out is None else self.head.logits(out[:, -count:])[0]
+
+    def _follow(self, ids: Sequence[int], end: int) -> mx.array | None:
+        """Run block 0 over the committed rows it has not seen, up to row `end` - 1; what it gives there, if any."""
         cache = self.caches[0]
         if cache.offset < self._log.start:
             cache.restart(align_up(self._log.start))
         start = cache.offset
-        if start == end:
-            return
+        if start >= end:
+            return None
         hidden = self.head.trunk(self._log.rows(start, end))
-        self._seed = self.head.advance(0, mx.array([ids[start + 1 : end + 1]], mx.int32), hidden, cache)[:, -1:]
+        out = self.head.advance(0, mx.array([ids[start + 1 : end + 1]], mx.int32), hidden, cache)
+        self._seed = out[:, -1:]
+        return out
 
     def propose(self, ids: Sequence[int], count: int, sampler: Sampler) -> Draft:
         self._follow(ids, len(ids) - 1)

@@ -4,6 +4,10 @@ A round of k drafts emits 1 + p_1 + p_1 p_2 + ... + p_1 ... p_k tokens in expect
 the share of drafts i that stand given that the one before stands, and takes the seconds that `StepCosts` expects.
 k = 0 is a plain step: one token, no draft. Both sides are measured while the answer runs, so the user tunes nothing.
 
+While plain steps run, no draft is spent on finding out whether drafts would stand: the head reads the tokens that came
+in one go, which it must before it drafts again, and tells what its first draft would have been at each. That costs a
+few hundredths of a plain step per token, where one round that fails costs most of a step.
+
 What this costs: a choice changes how fast an answer comes, never its greedy text, and with sampling never its
 distribution. Which random draw meets which token does depend on the rounds, and these on the clock: with a seed, the
 same text comes again only with a fixed number of drafts (or none).
@@ -13,50 +17,47 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.decode.step_costs import StepCosts
 
 FIRST_SHARE = 0.6
 """What a draft of greedy text is taken for before any was seen, so that drafts are tried. At temperature T it is
 divided by 1 + T: samples meet each other less often."""
-FAST, SLOW = 6, 100
+FAST, SLOW = 3, 100
 """Rounds after which a draft that was seen counts half, for what the text is like now and for what it usually is."""
 PRIOR = 2.0
 """Drafts that `FIRST_SHARE`, or the position before, counts for beside the slow share."""
 TRUST = 4.0
-"""Drafts that the slow share counts for beside the fast one, which a change of text makes worthless: half as many where
-they differ by one standard error, a tenth where by three."""
-LEAST_SPREAD = 0.02
-"""Of a share that has always been 0 or 1."""
-CARRIED = 1.0
-"""Drafts that what an answer was like at its end counts for in the next."""
+"""Drafts that the slow share counts for beside the fast one."""
+OPENING, CARRIED = 8, 2.0
+"""Tokens that an answer begins with, which are alike from answer to answer, and the drafts that what they were like counts
+for at the beginning of the next."""
 
-BUDGET, HOPEFUL = 0.016, 0.15
-"""Share of the time that probes may lose: at least the first, and so much of what drafts usually save."""
+BUDGET = 0.016
+"""Share of the time that probes may lose."""
+CREDIT = 1.0
+"""Plain steps that probes may be ahead of their budget."""
 DEAREST = 5.0
 """Plain steps that a step counts for at most, where the time is accounted for."""
 PLAIN_STEPS = 3
 """Steps of a probe of plain steps: the first starts two forwards and the last none, so that one is measured."""
 DEEPER_STEPS = 2
 """Rounds of a probe of more drafts than usual, of which the first pays for the change as well."""
-DRAFT_STEPS = 8
-"""Rounds of a probe of drafts at most: it ends with the first that keeps none."""
 FIRST_STEPS = 2
 """Plain steps that a policy begins with, to have something to compare with."""
-DRAFTS_AFTER, DRAFTS_EVERY = 3, 24
-"""Plain steps after which drafts are tried again, at first; twice as many after each failure, up to the second."""
-WINNINGS = 0.2
-"""Share of what drafts save over plain steps that probes may lose."""
-CREDIT = 3.0
-"""Plain steps that probes may be ahead of their budget."""
 OTHERS_EVERY = 10
 """Rounds after which another width, or plain steps, are tried that might pay."""
+FIRST_LOOK, LOOK_AGAIN, RARELY, RAREST = 3, 4, 16, 64
+"""Plain steps after which the tokens that came are looked back on: at the beginning of an answer, and later; twice as
+many after each time that speaks against drafts, up to the third, or where drafts do not pay as a rule the fourth."""
+LOOKED_AT = 8
+"""Tokens that a look back tells of at most, the latest."""
 STAY = 1.02
 """Advantage that a change between drafts and plain steps must promise."""
-LOSSES, CLEAR_LOSS = 4, 1.2
+LOSSES, CLEAR_LOSS = 2, 1.15
 """Rounds in a row for which plain steps must promise more before drafts are left for them, and the advantage that needs
-none: a few rounds whose drafts fall are a burst more often than another text."""
+but one: where drafts pay as a rule, a round that keeps none is bad luck more often than another text."""
 
 
 class Acceptance:
@@ -64,26 +65,39 @@ class Acceptance:
 
     Text goes from one kind to another within a few rounds and comes back, so that few rounds must tell, and few tell
     little: a share is that of the last rounds, drawn towards that of many, and where those hold little towards the
-    share of the position before.
+    share of the position before. Where the first drafts fall short of what is usual, later ones are not seen, and are
+    expected to fall short as much.
     """
 
     def __init__(self, most: int, temperature: float = 0.0) -> None:
         self._first = FIRST_SHARE / (1.0 + temperature)
-        self._fast, self._slow = ([_Share() for _ in range(most)] for _ in range(2))
+        self._fast, self._slow, self._opening = ([_Share() for _ in range(most)] for _ in range(3))
 
     def learn(self, drafted: int, accepted: int) -> None:
         """The first `accepted` of `drafted` drafts stood."""
-        if not drafted:
-            return
+        if drafted:
+            self._add([1.0] * accepted + [0.0] * (drafted > accepted))
+
+    def learn_hindsight(self, chances: Sequence[float]) -> None:
+        """First drafts that nobody made, at tokens one after the other, would have stood with these chances."""
+        for chance in chances:
+            self._add([chance])
+
+    def _add(self, stood: Sequence[float]) -> None:
         for shares, half_life in ((self._fast, FAST), (self._slow, SLOW)):
             for i, share in enumerate(shares):
                 share.fade(0.5 ** (1.0 / half_life))
-                if i < drafted and i <= accepted:
-                    share.add(i < accepted)
+                if i < len(stood):
+                    share.add(stood[i])
 
-    def carry_over(self) -> None:
-        """Another answer begins: what the last one was like at its end counts for less."""
-        for share in self._fast:
+    def begin(self) -> None:
+        """Another answer begins, probably as the last one did."""
+        self._fast = [replace(share) for share in self._opening]
+
+    def end_opening(self) -> None:
+        """The answer has been begun."""
+        self._opening = [replace(share) for share in self._fast]
+        for share in self._opening:
             if share.seen > CARRIED:
                 share.fade(CARRIED / share.seen)
 
@@ -103,11 +117,12 @@ class Acceptance:
     def _estimates(self, *, usual: bool = False) -> list[tuple[float, float]]:
         """Shares and their standard errors, by position."""
         result: list[tuple[float, float]] = []
-        before = self._first
+        now = usually = self._first
         for fast, slow in zip(self._fast, self._slow, strict=True):
-            share = slow.drawn_to(before, PRIOR)
-            before = share if usual else fast.drawn_to(share, TRUST / (1.0 + fast.surprise(share)))
-            result.append((before, math.sqrt(before * (1.0 - before) / (fast.seen + TRUST))))
+            shortfall = min(1.0, now / usually)
+            usually = slow.drawn_to(usually, PRIOR)
+            now = usually if usual else fast.drawn_to(usually * shortfall, TRUST)
+            result.append((now, math.sqrt(now * (1.0 - now) / (fast.seen + TRUST))))
         return result
 
 
@@ -116,18 +131,13 @@ class _Share:
     seen: float = 0.0
     stood: float = 0.0
 
-    def add(self, stood: bool) -> None:
+    def add(self, stood: float) -> None:
         self.seen += 1.0
         self.stood += stood
 
     def fade(self, factor: float) -> None:
         self.seen *= factor
         self.stood *= factor
-
-    def surprise(self, share: float) -> float:
-        """The squared distance from `share`, in standard errors."""
-        spread = max(share * (1.0 - share), LEAST_SPREAD)
-        return (self.stood - share * self.seen) ** 2 / (spread * self.seen) if self.seen else 0.0
 
     def drawn_to(self, share: float, weight: float) -> float:
         """The share that stood, with so many at `share` besides."""
@@ -139,11 +149,11 @@ class DepthPolicy:
 
     Call `begin` for each answer, then `choose` and `learn` for each step.
 
-    A probe is a step taken to learn: plain ones while drafts run, drafts while plain steps run, a deeper round where
-    a deeper draft might pay but was not seen lately. What a probe lost against the best known choice is a debt, and
-    none follows until a share of the time, and of what drafts save, has paid it off.
+    While drafts run, a probe is a step taken to learn: plain ones, or a deeper round where a deeper draft might pay but
+    was not seen lately. What it lost against the best known choice is a debt, and none follows until a share of the
+    time has paid it off. While plain steps run, looking back on the tokens tells enough.
 
-    What it knows of costs holds for the session; what it knows of the text fades from answer to answer.
+    What it knows of costs holds for the session; what it knows of the text does so for each temperature.
 
     Args:
         most: drafts per round at most, at least 1.
@@ -158,8 +168,17 @@ class DepthPolicy:
         """Drafts of the step before; None at the beginning of an answer."""
         self._steps = 0
         """Run so far."""
+        self._tokens = 0
+        """Of this answer."""
         self._alike = 0
         """Steps since a change between drafts and plain steps, or since a probe."""
+        self._unseen = 0
+        """Plain steps that were not looked back on."""
+        self._first_look = True
+        """Whether none were in this answer."""
+        self._hindsight = self._plain_follows = False
+        """Of the step that was chosen last."""
+        self._just_looked = False
         self._probe: _Probe | None = None
         self._best = 0
         """What the latest step would have been but for a probe."""
@@ -170,33 +189,46 @@ class DepthPolicy:
         """Another answer starts, sampled at `temperature`, on which acceptance depends more than on anything else."""
         new = _Text(Acceptance(self.most, temperature))
         self._text = self._texts.setdefault(round(temperature, 1), new)
-        self._text.acceptance.carry_over()
+        self._text.acceptance.begin()
         self._before = self._probe = None
+        self._tokens = 0
+        self._unseen, self._first_look, self._just_looked, self._plain_follows = 0, True, False, False
         # What one answer lost must not keep the next from trying, unless drafts never pay at this temperature.
-        if self._usual_saving() > 0:
-            self._text.debt, self._text.patience = min(self._text.debt, 0.0), DRAFTS_AFTER
+        if self._usually_pay():
+            self._text.debt, self._text.patience = min(self._text.debt, 0.0), LOOK_AGAIN
 
-    def _usual_saving(self) -> float:
-        """What the best number of drafts saves in texts like this one, as a share of plain steps."""
+    def _usually_pay(self) -> bool:
+        """Whether drafts are faster than plain steps in texts like this one, as a rule."""
         costs, usual = self._costs.seconds, self._text.acceptance.tokens(usual=True)
-        return max(tokens * costs[0] / seconds for tokens, seconds in zip(usual, costs, strict=True)) - 1.0
+        return any(tokens * costs[0] > seconds for tokens, seconds in zip(usual[1:], costs[1:], strict=True))
 
     def choose(self, limit: int) -> int:
         """Drafts of the next step, 0 for a plain one, at most `limit`."""
         most = min(limit, self.most)
         if most <= 0:
             return 0
+        self._hindsight = False
         if self._probe is not None:
             return min(self._probe.drafts, most)
         if self._steps < FIRST_STEPS:
+            self._plain_follows = self._steps + 1 < FIRST_STEPS
             return 0
         costs = self._costs.seconds
         rates = [tokens / seconds for tokens, seconds in zip(self._text.acceptance.tokens(), costs, strict=True)]
         deepest = max(range(1, most + 1), key=rates.__getitem__)
         best = self._best = deepest if self._drafts_pay(rates[deepest] / rates[0]) else 0
-        if self._text.debt <= 0:
-            self._probe = self._new_probe(best, deepest, most, rates)
-        return best if self._probe is None else self._probe.drafts
+        due = self._text.debt <= 0 and (self._alike >= OTHERS_EVERY if best else self._just_looked)
+        probe = self._new_probe(best, most, rates[best]) if due else None
+        if self._plain_follows and (best or probe is not None):  # its forward has begun: let it be the last
+            self._plain_follows = False
+            return 0
+        self._probe, self._just_looked = probe, False
+        if probe is not None:
+            return probe.drafts
+        if not best:
+            self._hindsight = self._unseen >= (FIRST_LOOK if self._first_look else self._text.patience)
+            self._plain_follows = True
+        return best
 
     def _drafts_pay(self, advantage: float) -> bool:
         """Whether drafts that promise `advantage` times the tokens of plain steps are the better choice now."""
@@ -205,27 +237,29 @@ class DepthPolicy:
             self._losing = 0
         elif self._before:
             self._losing += 1
-        else:  # a probe has no such grace
+        else:
             self._losing = LOSSES
-        return self._losing < LOSSES and advantage > 1 / CLEAR_LOSS
+        grace = LOSSES if self._usually_pay() else 1
+        return self._losing < grace and advantage > 1 / CLEAR_LOSS
 
-    def _new_probe(self, best: int, deepest: int, most: int, rates: Sequence[float]) -> _Probe | None:
-        if best == 0:
-            return _Probe(deepest, DRAFT_STEPS, rates[0]) if self._alike >= self._text.patience else None
-        if self._alike < OTHERS_EVERY:
-            return None
-        hopes, costs = self._text.acceptance.tokens(hope_from=best), self._costs.seconds
+    def _new_probe(self, best: int, most: int, rate: float) -> _Probe | None:
+        # After plain steps the first drafts are known in hindsight, and what rounds cost may not be.
+        hopes, costs = self._text.acceptance.tokens(hope_from=best or None), self._costs.seconds
         hoped = [hopes[k] / costs[k] * math.exp(self._costs.doubt(k, best)) for k in range(most + 1)]
         other = max(range(most + 1), key=hoped.__getitem__)
         if other == best:
             return None
-        return _Probe(other, PLAIN_STEPS if not other else DEEPER_STEPS if other > best else 1, rates[best])
+        return _Probe(other, PLAIN_STEPS if not other else DEEPER_STEPS if other > best else 1, rate)
+
+    def hindsight(self) -> int:
+        """Tokens that the plain step which `choose` just gave should be told of in hindsight, for `learn_hindsight`."""
+        return min(self._unseen, LOOKED_AT) if self._hindsight else 0
 
     def plain_follows(self) -> bool:
-        """Whether another plain step is likely to follow the one that `choose` just gave."""
+        """Whether another plain step follows the one that `choose` just gave."""
         if self._probe is not None:
             return self._probe.drafts == 0 and self._probe.steps > 1
-        return self._text.debt > 0 or self._alike + 1 < self._text.patience
+        return self._plain_follows
 
     def rounds_follow(self) -> bool:
         """Whether drafts are likely to follow the step that `choose` just gave."""
@@ -245,19 +279,34 @@ class DepthPolicy:
         self._steps += 1
         self._alike = self._alike + 1 if alike else 1
         self._text.acceptance.learn(drafted, accepted)
+        opening, self._tokens = self._tokens < OPENING, self._tokens + accepted + 1
+        if opening and self._tokens >= OPENING:
+            self._text.acceptance.end_opening()
         if whole:
-            # Depths that were idle first read what they missed.
-            self._costs.learn(drafted, seconds, settled=alike and drafted <= (self._before or 0))
+            # Depths that were idle first read what they missed, and so does the first for a look back.
+            settled = alike and drafted <= (self._before or 0) and not self._hindsight
+            self._costs.learn(drafted, seconds, settled=settled)
+        self._unseen = 0 if drafted else self._unseen + 1
         self._before = drafted
         self._settle_debt(drafted, accepted, seconds)
+
+    def learn_hindsight(self, chances: Sequence[float]) -> None:
+        """The first drafts that the latest plain tokens were spared would have stood with these `chances`."""
+        text, costs = self._text, self._costs.seconds
+        text.acceptance.learn_hindsight(chances)
+        self._unseen, self._first_look, self._just_looked = 0, False, True
+        rates = [tokens / seconds for tokens, seconds in zip(text.acceptance.tokens(), costs, strict=True)]
+        pay, usually = max(rates[1:]) > STAY * rates[0], self._usually_pay()
+        if not pay:
+            text.patience = min(2 * text.patience, RARELY if usually else RAREST)
+        else:
+            text.patience = LOOK_AGAIN if usually else max(LOOK_AGAIN, text.patience // 2)
 
     def _settle_debt(self, drafted: int, accepted: int, seconds: float) -> None:
         costs = self._costs.seconds
         # A hiccup of the machine is no reason to stop looking.
         paid = min(seconds, 2 * costs[drafted], DEAREST * costs[0])
-        won = max(0.0, (accepted + 1) * costs[0] - paid) if drafted else 0.0
-        budget = BUDGET if drafted else max(BUDGET, HOPEFUL * self._usual_saving())
-        self._text.debt = max(self._text.debt - budget * paid - WINNINGS * won, -CREDIT * costs[0])
+        self._text.debt = max(self._text.debt - BUDGET * paid, -CREDIT * costs[0])
         probe = self._probe
         if probe is None:
             return
@@ -269,8 +318,6 @@ class DepthPolicy:
         # Drafts that fall at once have told enough.
         if probe.steps == 0 or (probe.drafts and not accepted):
             self._probe, self._alike = None, 0
-        if probe.drafts and not self._best:
-            self._text.patience = DRAFTS_AFTER if accepted else min(2 * self._text.patience, DRAFTS_EVERY)
 
 
 @dataclass(slots=True)
@@ -280,8 +327,8 @@ class _Text:
     acceptance: Acceptance
     debt: float = 0.0
     """Seconds; negative while probes have credit."""
-    patience: int = DRAFTS_AFTER
-    """Plain steps after which drafts are tried again."""
+    patience: int = LOOK_AGAIN
+    """Plain steps after which the tokens that came are looked back on."""
 
 
 @dataclass(slots=True)

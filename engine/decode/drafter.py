@@ -50,6 +50,14 @@ class Drafter(Protocol):
         """`count` drafts after `ids`, whose last token the trunk has not processed yet."""
         ...
 
+    def hindsight(self, ids: Sequence[int], count: int) -> mx.array | None:
+        """What the first draft would have been at each of the latest tokens, read from rows that waited.
+
+        Returns:
+            Logits [n, V] for the last n of `ids`, n at most `count`, not evaluated; None where no row waited.
+        """
+        ...
+
     def look_ahead(self, hidden: mx.array, following: mx.array, last: mx.array, sampler: Sampler) -> None:
         """Start on the proposal after the latest one, before the host has read what stands of it.
 

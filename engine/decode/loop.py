@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -10,7 +11,8 @@ from typing import Literal
 import mlx.core as mx
 
 from engine.cache import Mark
-from engine.decode.acceptance import Verdict, judge, tie_margin
+from engine.decode.acceptance import Verdict, chance_in_hindsight, judge, tie_margin
+from engine.decode.depth import LOOKED_AT
 from engine.decode.drafter import Draft, Drafter
 from engine.decode.sampler import Sampler
 from engine.decode.target import Target
@@ -36,6 +38,8 @@ class Step:
     finish: FinishReason | None
     forwards: int = 1
     """Of the target, started in that time: plain steps that are queued ahead begin with two and end with none."""
+    hindsight: tuple[float, ...] = ()
+    """How likely a first draft would have stood at each of the latest tokens before these, where that was asked."""
 
 
 class DecodeLoop:
@@ -57,6 +61,8 @@ class DecodeLoop:
         self.target, self.drafter, self.sampler, self.stop = target, drafter, sampler, stop
         self.rollback: Rollback = rollback
         self._ahead: _Ahead | None = None
+        self._drawn: deque[mx.array] = deque(maxlen=LOOKED_AT)
+        """Distributions [1, V] that the latest plain tokens were drawn from, none of them when greedy."""
 
     def first(self, logits: mx.array) -> Step:
         """The token that the prefill's last logits [1, V] give."""
@@ -65,22 +71,45 @@ class DecodeLoop:
         kept, finish = self._emit([to_int(token)])
         return Step(kept, 0, 0, 0, time.perf_counter() - began, finish)
 
-    def plain(self, *, more: bool = False) -> Step:
+    def plain(self, *, more: bool = False, hindsight: int = 0) -> Step:
         """One row, one token.
 
         Args:
+            hindsight: tell how that many drafts would have fared that the latest plain steps were spared, at most
+                `LOOKED_AT`. They are computed beside this step's forward, before the one that is queued.
             more: a plain step is likely to follow. Its forward is queued before this one's token is read, so that the
                 device need not wait for the host; `finish` or a round takes it back if it was not wanted.
         """
         began = time.perf_counter()
         forwards = self._ahead is None
         now = self._ahead or self._launch(mx.array(self.target.ids[-1:], mx.int32))
+        chances = self._hindsight(hindsight) if hindsight else None
         # Penalties count tokens that the host has read.
         more = more and not self.sampler.options.penalised
         self._ahead = self._launch(now.token) if more else None
         kept, finish = self._emit([to_int(now.token)])
         self._observe(now.hidden)
-        return Step(kept, 0, 0, 0, time.perf_counter() - began, finish, forwards + more)
+        if now.distribution is not None:
+            self._drawn.append(now.distribution)
+        known = () if chances is None else tuple(to_floats(chances))
+        return Step(kept, 0, 0, 0, time.perf_counter() - began, finish, forwards + more, known)
+
+    def _hindsight(self, count: int) -> mx.array | None:
+        """For the latest tokens [n], n at most `count`, the chance that a first draft would have stood there."""
+        assert self.drafter is not None
+        count = count if self.sampler.greedy else min(count, len(self._drawn))
+        logits = self.drafter.hindsight(self.target.ids, count) if count else None
+        if logits is None:
+            return None
+        tokens = mx.array(self.target.ids[-logits.shape[0] :], mx.int32)
+        scores = self.sampler.scores(logits, tokens, committed=True)
+        if self.sampler.greedy:
+            chances = (mx.argmax(scores, axis=-1) == tokens).astype(mx.float32)
+        else:
+            drawn = mx.concatenate([*self._drawn][-tokens.size :])
+            chances = chance_in_hindsight(drawn, self.sampler.probabilities(scores), tokens)
+        mx.async_eval(chances, self.drafter.arrays)
+        return chances
 
     def finish(self) -> None:
         """Take back what was queued ahead; the caches then hold all of `target.ids` but the last."""
@@ -91,9 +120,9 @@ class DecodeLoop:
     def _launch(self, token: mx.array) -> _Ahead:
         """Start the forward of one token [1]."""
         hidden = self.target.forward(token)
-        picked, _ = self.sampler.pick(self.target.logits(hidden))
+        picked, distribution = self.sampler.pick(self.target.logits(hidden))
         mx.async_eval(picked, hidden, self.target.cache.arrays)
-        return _Ahead(picked, hidden)
+        return _Ahead(picked, hidden, None if self.drafter is None else distribution)
 
     def round(self, drafts: int, *, more: bool = False) -> Step:
         """Propose `drafts` >= 1 tokens, verify them in one forward, keep what stands and one token more.
@@ -104,6 +133,7 @@ class DecodeLoop:
         assert self.drafter is not None
         began = time.perf_counter()
         self.finish()
+        self._drawn.clear()
         target, ids = self.target, self.target.ids
         draft = self.drafter.propose(ids, drafts, self.sampler)
         before = target.mark()
@@ -199,7 +229,8 @@ class _Decision:
 
 @dataclass(frozen=True, slots=True)
 class _Ahead:
-    """A forward on its way: its token [1] and its hidden row [1, 1, H]."""
+    """A forward on its way: its token [1], its hidden row [1, 1, H], and what the token is drawn from, [1, V]."""
 
     token: mx.array
     hidden: mx.array
+    distribution: mx.array | None

@@ -36,13 +36,17 @@ class Penalties:
         self._output = self._output.at[mx.array(list(tokens))].add(1.0)
         mx.eval(self._output)
 
-    def __call__(self, logits: mx.array, drafts: mx.array | None) -> mx.array:
-        """Logits [R, V] -> [R, V]. The last row sees all of `drafts` [D], each row before it one less."""
+    def __call__(self, logits: mx.array, drafts: mx.array | None, *, committed: bool = False) -> mx.array:
+        """Logits [R, V] -> [R, V]. The last row sees all of `drafts` [D], each row before it one less.
+
+        Args:
+            committed: `drafts` [R] are the end of the output instead, and each row sees what came before its token.
+        """
         counts = self._output[None]
         if drafts is not None:
             hits = (drafts[:, None] == mx.arange(self.vocabulary)[None]).astype(mx.float32)
             sums = mx.concatenate([mx.zeros((1, self.vocabulary)), mx.cumsum(hits, axis=0)])
-            counts = counts + sums[-logits.shape[0] :]
+            counts = counts + (sums[:-1] - sums[-1:] if committed else sums[-logits.shape[0] :])
         present = counts > 0
         factor = self.options.repetition_penalty
         repeated = mx.where(logits > 0, logits / factor, logits * factor)
@@ -74,9 +78,13 @@ class Sampler:
         """A fresh random key."""
         return mx.random.key(self._random.getrandbits(63))
 
-    def scores(self, logits: mx.array, drafts: mx.array | None = None) -> mx.array:
-        """Penalised logits [R, V]; row R - 1 sees all of `drafts` [D], each row before it one less."""
-        return logits if self._penalties is None else self._penalties(logits, drafts)
+    def scores(self, logits: mx.array, drafts: mx.array | None = None, *, committed: bool = False) -> mx.array:
+        """Penalised logits [R, V]; row R - 1 sees all of `drafts` [D], each row before it one less.
+
+        Args:
+            committed: `drafts` [R] are the end of the output instead, and each row sees what came before its token.
+        """
+        return logits if self._penalties is None else self._penalties(logits, drafts, committed=committed)
 
     def probabilities(self, scores: mx.array) -> mx.array:
         """The distribution that tokens are drawn from, [R, V]; temperature must be above 0."""

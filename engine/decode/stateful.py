@@ -100,6 +100,12 @@ class StatefulDrafter:
         self._proposed = count
         return Draft(mx.concatenate(tokens), mx.concatenate(distributions) if distributions else None)
 
+    def hindsight(self, ids: Sequence[int], count: int) -> mx.array | None:
+        end = min(self._logs[0].end, len(ids) - 1) - 1
+        if end <= self.caches[0].offset:
+            return None
+        return self.head.logits(self._advance(0, end, ids, [])[:, -count:])[0]
+
     def _advance(self, depth: int, end: int, ids: Sequence[int], drafts: list[mx.array]) -> mx.array:
         """Run `depth` from its first invalid row to row `end` - 1 and return the outputs of those rows."""
         cache, log = self.caches[depth], self._logs[depth]
