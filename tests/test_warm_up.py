@@ -30,8 +30,8 @@ def test_loading_ends_with_a_step_of_each_kind(monkeypatch: pytest.MonkeyPatch, 
     shares = [share for share, _ in seen]
     assert shares == sorted(shares)
     prepared = [share for share, text in seen if text == MESSAGE]
-    # Prefill, a plain step, a round of every number of drafts, a sampled step.
-    assert len(prepared) == 3 + engine.head_depths
+    # Prefill, a plain step, a round of every number of drafts, a sampled step; a look back, greedy and sampled.
+    assert len(prepared) == 3 + engine.head_depths + 2 * (draft_kind == "mtp")
     assert 0.5 < prepared[0] < prepared[-1] < 1
     assert seen[-1][1] == MESSAGE
 

@@ -31,8 +31,8 @@ PRIOR = 2.0
 TRUST = 4.0
 """Drafts that the slow share counts for beside the fast one."""
 OPENING, CARRIED = 8, 2.0
-"""Tokens that an answer begins with, which are alike from answer to answer, and the drafts that what they were like counts
-for at the beginning of the next."""
+"""Tokens that an answer begins with, which are alike from answer to answer, and the drafts that what they were like
+counts for at the beginning of the next."""
 
 BUDGET = 0.016
 """Share of the time that probes may lose."""

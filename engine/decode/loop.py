@@ -104,7 +104,7 @@ class DecodeLoop:
         tokens = mx.array(self.target.ids[-logits.shape[0] :], mx.int32)
         scores = self.sampler.scores(logits, tokens, committed=True)
         if self.sampler.greedy:
-            chances = (mx.argmax(scores, axis=-1) == tokens).astype(mx.float32)
+            chances = (mx.argmax(scores, axis=-1).astype(mx.int32) == tokens).astype(mx.float32)
         else:
             drawn = mx.concatenate([*self._drawn][-tokens.size :])
             chances = chance_in_hindsight(drawn, self.sampler.probabilities(scores), tokens)

@@ -51,10 +51,15 @@ def _steps(backbone: Backbone, head: MTPHead | None) -> list[Callable[[], object
         loop = decoding(options)
         return (lambda: loop.round(drafts)) if drafts else loop.plain
 
+    def looking_back(options: GenerationOptions) -> Callable[[], object]:
+        loop = decoding(options)
+        return lambda: [loop.plain(hindsight=count) for count in (0, 0, 0, 2)]
+
     greedy, sampled = GenerationOptions(), GenerationOptions(temperature=1.0, top_p=0.95, seed=0)
     most = 0 if head is None else head.depths
     # Every number of drafts, as compiled layers are described anew for each number of rows.
-    return [prefill, *(step(greedy, drafts) for drafts in range(most + 1)), step(sampled, most)]
+    rounds = [*(step(greedy, drafts) for drafts in range(most + 1)), step(sampled, most)]
+    return [prefill, *rounds, *(looking_back(options) for options in (greedy, sampled) if most)]
 
 
 def _ignore(hidden: mx.array, ids: Sequence[int]) -> None:
