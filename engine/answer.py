@@ -58,6 +58,12 @@ class Answer:
             return "length"
         return "context" if len(self.token_ids) >= self._room else None
 
+    @property
+    def left(self) -> int:
+        """Ids that it takes at most before it ends."""
+        most = self._room if self._max_tokens is None else min(self._max_tokens, self._room)
+        return most - len(self.token_ids)
+
     def _take(self, deltas: Sequence[Delta]) -> bool:
         """Queue what may be shown; True when a stop string is complete."""
         for delta in deltas:

@@ -274,7 +274,7 @@ class Session:
                 if self.draft_status() != status:
                     status = self.draft_status()
                     yield status
-                step = self._step(loop, recorder)
+                step = self._step(loop, recorder, answer.left)
         finally:
             loop.finish()
         answer.close()
@@ -307,16 +307,21 @@ class Session:
             self.drafter.prepare(drafts)
         return drafts
 
-    def _step(self, loop: DecodeLoop, recorder: StatsRecorder) -> Step:
+    def _step(self, loop: DecodeLoop, recorder: StatsRecorder, left: int) -> Step:
+        """The next step of an answer.
+
+        Args:
+            left: tokens until it ends at the latest, at least 1.
+        """
         # A block never reads a position beyond the context.
         drafts = most = min(self._prepare(), self.context - len(self.target.ids))
         if drafts and self._policy is not None and self._block_size is None:
-            drafts = self._policy.choose(drafts)
+            drafts = self._policy.choose(min(drafts, left - 1))  # one token of a round is no draft
         chosen = self._policy if self._block_size is None else None
         if drafts:
             step = loop.round(drafts, more=chosen is None or chosen.rounds_follow())
         else:
-            more = not most or (chosen is not None and chosen.plain_follows())
+            more = left > 1 and (not most or (chosen is not None and chosen.plain_follows()))
             step = loop.plain(more=more, hindsight=chosen.hindsight() if most and chosen is not None else 0)
         if self._policy is not None and step.finish is None:
             self._policy.learn(step.drafted, step.accepted, step.seconds, whole=step.forwards == 1)

@@ -404,6 +404,33 @@ def test_auto_drafts_where_drafts_stand() -> None:
     assert (result.stats.acceptance_length or 0) > 3
 
 
+@pytest.mark.parametrize("count", range(31, 37))
+def test_auto_drafts_no_more_than_the_answer_may_still_take(count: int) -> None:
+    made = session(drafter=scripted(run(200).ids, 1.0), block_size=None)
+    events = events_of(made, PROMPT, count)
+    left = count
+    for event in events:
+        if isinstance(event, RoundDone):
+            assert event.drafted < left
+            left -= len(event.token_ids)
+    assert left == 0
+
+
+def test_no_forward_is_begun_beyond_the_last_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = session(drafting=False)
+    forwards = 0
+    forward = made.target.forward
+
+    def counted(tokens: mx.array) -> mx.array:
+        nonlocal forwards
+        forwards += 1
+        return forward(tokens)
+
+    monkeypatch.setattr(made.target, "forward", counted)
+    events_of(made, PROMPT, 12)
+    assert forwards == 1 + 11  # the prompt's gives the first token
+
+
 @pytest.mark.slow
 def test_long_prompts_keep_the_history_of_every_depth() -> None:
     """A prompt far beyond the log of hidden rows is primed while it is read, whatever the chunk."""

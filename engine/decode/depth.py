@@ -205,9 +205,9 @@ class DepthPolicy:
     def choose(self, limit: int) -> int:
         """Drafts of the next step, 0 for a plain one, at most `limit`."""
         most = min(limit, self.most)
+        self._hindsight = False
         if most <= 0:
             return 0
-        self._hindsight = False
         if self._probe is not None:
             return min(self._probe.drafts, most)
         if self._steps < FIRST_STEPS:
