@@ -350,3 +350,38 @@ def test_plain_steps_are_measured_again_where_they_might_pay() -> None:
     assert sum(not width for width in widths[4:]) / len(widths) > 0.005
     easy = Simulation(COSTS["cheap"], 5, answer=10**6).read("code", 4000).widths
     assert sum(not width for width in easy[4:]) < 0.01 * len(easy)
+
+
+def looking_back(most: int) -> DepthPolicy:
+    """A policy whose latest plain step was told of others in hindsight and expects a plain one to follow."""
+    policy = DepthPolicy(most)
+    policy.begin()
+    while True:
+        drafts = policy.choose(most)
+        looked = 0 if drafts else policy.hindsight()
+        policy.learn(drafts, 0, COSTS["traffic"][drafts])
+        if looked:
+            policy.learn_hindsight([0.0] * looked)
+            return policy
+
+
+def test_no_plain_step_is_owed_after_rounds_of_a_fixed_block() -> None:
+    """What was queued before them is long gone."""
+    policy = looking_back(4)
+    for _ in range(60):
+        policy.learn(4, 4, COSTS["traffic"][4])
+    assert policy.choose(4) == 4
+
+
+def test_an_answer_that_ended_with_a_look_back_leaves_no_mark_on_the_next() -> None:
+    """The policy is not told of the step that an answer ends with."""
+    policy = looking_back(4)
+    for _ in range(2 * RAREST):
+        assert policy.choose(4) == 0
+        if policy.hindsight():
+            break
+        policy.learn(0, 0, 1.0)
+    assert policy.hindsight() > 0
+    policy.begin()
+    assert policy.hindsight() == 0
+    assert not policy.plain_follows()

@@ -56,15 +56,16 @@ def test_it_is_what_a_draft_would_have_been_at_each_token(
     assert told == tuple(map(float, expected))
 
 
-def test_drafts_that_would_have_stood_are_told_from_others() -> None:
+@pytest.mark.parametrize("make", [StatefulDrafter, ChainedDrafter])
+def test_drafts_that_would_have_stood_are_told_from_others(make: type[StatefulDrafter | ChainedDrafter]) -> None:
     """The random head is hardly ever right: its own drafts, forced upon the text, are."""
-    loop = begun(StatefulDrafter(tiny_head()), GREEDY)
+    loop = begun(make(tiny_head()), GREEDY)
     assert loop.drafter is not None
     forced = [False, True, True, False, True]
     for own in forced:
         loop.finish()
         ids = loop.target.ids
-        draft = first_draft(StatefulDrafter, ids, GREEDY)
+        draft = first_draft(make, ids, GREEDY)
         loop.plain()
         loop.target.ids[-1] = draft if own else (draft + 1) % TINY_VOCAB
     assert loop.plain(hindsight=len(forced)).hindsight == tuple(map(float, forced))
@@ -98,6 +99,18 @@ def test_only_tokens_that_came_since_the_last_round_are_told_of() -> None:
         loop.plain()
     assert len(loop.plain(hindsight=8).hindsight) == 4
     assert loop.plain().hindsight == ()
+
+
+@pytest.mark.parametrize("make", [StatefulDrafter, ChainedDrafter])
+def test_rows_that_the_head_has_read_are_not_told_of_again(make: type[StatefulDrafter | ChainedDrafter]) -> None:
+    """As after many plain steps, when it reads them before the log would lose them."""
+    loop = begun(make(tiny_head()), GREEDY)
+    for _ in range(5):
+        loop.plain()
+    assert loop.drafter is not None
+    loop.drafter.catch_up(loop.target.ids)
+    assert loop.plain(hindsight=4).hindsight == ()
+    assert len(loop.plain(hindsight=4).hindsight) <= 1
 
 
 def test_a_drafter_that_cannot_tell_is_asked_in_vain() -> None:

@@ -192,7 +192,8 @@ class DepthPolicy:
         self._text.acceptance.begin()
         self._before = self._probe = None
         self._tokens = 0
-        self._unseen, self._first_look, self._just_looked, self._plain_follows = 0, True, False, False
+        self._unseen, self._first_look, self._just_looked = 0, True, False
+        self._hindsight = self._plain_follows = False
         # What one answer lost must not keep the next from trying, unless drafts never pay at this temperature.
         if self._usually_pay():
             self._text.debt, self._text.patience = min(self._text.debt, 0.0), LOOK_AGAIN
@@ -205,7 +206,6 @@ class DepthPolicy:
     def choose(self, limit: int) -> int:
         """Drafts of the next step, 0 for a plain one, at most `limit`."""
         most = min(limit, self.most)
-        self._hindsight = False
         if most <= 0:
             return 0
         if self._probe is not None:
@@ -273,6 +273,10 @@ class DepthPolicy:
         Args:
             whole: that was the time of one forward, not of one more or less that was queued ahead.
         """
+        # The next step may be asked of no `choose`: the drafter is switched off, or a block size is fixed.
+        looked_back, self._hindsight = self._hindsight, False
+        if drafted:
+            self._plain_follows = False
         if drafted > self.most or seconds <= 0:
             return
         alike = self._before is not None and (self._before > 0) == (drafted > 0)
@@ -284,7 +288,7 @@ class DepthPolicy:
             self._text.acceptance.end_opening()
         if whole:
             # Depths that were idle first read what they missed, and so does the first for a look back.
-            settled = alike and drafted <= (self._before or 0) and not self._hindsight
+            settled = alike and drafted <= (self._before or 0) and not looked_back
             self._costs.learn(drafted, seconds, settled=settled)
         self._unseen = 0 if drafted else self._unseen + 1
         self._before = drafted
