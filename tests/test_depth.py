@@ -365,6 +365,15 @@ def looking_back(most: int) -> DepthPolicy:
             return policy
 
 
+def test_rounds_of_a_fixed_block_after_a_look_back_are_measured_as_others() -> None:
+    """That one step had rows to read for the look says nothing of those that nobody asked the policy for."""
+    policy = looking_back(1)
+    for _ in range(12):
+        for drafts in (0, 0, 0, 1, 1, 1):
+            policy.learn(drafts, drafts, 2.5 if drafts else 1.0)
+    assert [policy.choose(1) for _ in range(2)] == [0, 0]
+
+
 def test_no_plain_step_is_owed_after_rounds_of_a_fixed_block() -> None:
     """What was queued before them is long gone."""
     policy = looking_back(4)
