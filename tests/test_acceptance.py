@@ -6,7 +6,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from engine.decode.acceptance import Verdict, judge, standing, tie_margin
+from engine.decode.acceptance import Verdict, chance_in_hindsight, judge, standing, tie_margin
 from engine.decode.drafter import Draft
 from engine.decode.options import GenerationOptions
 from engine.decode.sampler import Sampler
@@ -116,3 +116,11 @@ def test_what_follows_a_row_is_its_draft_until_the_first_that_fell(accepted: int
     """`chosen` holds, for rows whose draft stands, what would have followed had it fallen."""
     verdict = Verdict(mx.array(accepted, mx.int32), mx.array([9, 8, 1, 4], mx.int32), None, None)
     assert verdict.following(mx.array([5, 6, 7], mx.int32)).tolist()[: accepted + 1] == following
+
+
+def test_the_mean_chance_is_the_share_of_drafts_that_stand() -> None:
+    """Over all tokens that p may bring it is what speculative sampling accepts of q: the sum of the lesser of both."""
+    p, q = (mx.softmax(mx.random.normal((1, 50), key=mx.random.key(i)) * 2, axis=-1) for i in (1, 2))
+    each = [chance_in_hindsight(p, q, mx.array([token], mx.int32)).item() for token in range(50)]
+    assert sum(p[0, i].item() * chance for i, chance in enumerate(each)) == pytest.approx(mx.minimum(p, q).sum().item())
+    assert max(each) == 1.0

@@ -141,14 +141,6 @@ def test_samples_are_judged_by_the_distributions_they_were_drawn_from() -> None:
     assert len({round(chance, 3) for chance in told}) > 1
 
 
-def test_the_mean_chance_is_the_share_of_drafts_that_stand() -> None:
-    """Over all tokens that p may bring it is what speculative sampling accepts of q: the sum of the lesser of both."""
-    p, q = (mx.softmax(mx.random.normal((1, 50), key=mx.random.key(i)) * 2, axis=-1) for i in (1, 2))
-    each = [chance_in_hindsight(p, q, mx.array([token], mx.int32)).item() for token in range(50)]
-    assert sum(p[0, i].item() * chance for i, chance in enumerate(each)) == pytest.approx(mx.minimum(p, q).sum().item())
-    assert max(each) == 1.0
-
-
 def test_penalties_are_those_of_the_time_before_each_token() -> None:
     logits = mx.random.normal((4, TINY_VOCAB), key=mx.random.key(0))
     output = [7, 9, 7, 11, 9]

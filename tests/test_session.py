@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
 import mlx.core as mx
 import pytest
 
 from engine.cache import ALIGN
 from engine.decode.chained import ChainedDrafter
-from engine.decode.depth import DepthPolicy
+from engine.decode.depth import LOOKED_AT, DepthPolicy
 from engine.decode.options import GenerationOptions
 from engine.decode.stateful import StatefulDrafter
 from engine.errors import PromptError
@@ -27,7 +28,7 @@ from engine.events import (
     RoundDone,
 )
 from engine.session import Session
-from tests.support import PROMPT, cache_distance, prefilled, run, scripted, tiny
+from tests.support import PROMPT, TINY_VOCAB, ScriptedDrafter, cache_distance, prefilled, run, scripted, tiny
 
 FOLLOW_UP = [7, 99, 31, 180]
 
@@ -402,6 +403,39 @@ def test_auto_drafts_where_drafts_stand() -> None:
     result = answer(made, PROMPT, 150)
     assert result.stats.rounds > result.stats.plain_steps
     assert (result.stats.acceptance_length or 0) > 3
+
+
+@dataclass
+class TellingDrafter(ScriptedDrafter):
+    """Tells in hindsight what it would have guessed."""
+
+    asked: list[int] = field(default_factory=list)
+
+    def hindsight(self, ids: Sequence[int], count: int) -> mx.array:
+        self.asked.append(count)
+        return mx.eye(TINY_VOCAB)[mx.array([self.guess(at) for at in range(len(ids) - count, len(ids))])]
+
+
+def test_auto_gets_drafts_back_by_what_the_drafter_tells_in_hindsight() -> None:
+    reference, turn = run(360).ids, len(PROMPT) + 90
+    drafter = TellingDrafter(lambda at: reference[at] if at >= turn else (reference[at] + 1) % TINY_VOCAB)
+    made = session(drafter=drafter, block_size=None)
+    at, drafted = len(PROMPT), list[int]()
+    for event in events_of(made, PROMPT, 320):
+        if isinstance(event, RoundDone):
+            drafted += [at] * (event.drafted > 0)
+            at += len(event.token_ids)
+    assert made.target.ids == reference[: len(made.target.ids)]
+    assert sum(turn - 50 <= at < turn for at in drafted) <= 2
+    assert sum(at >= turn for at in drafted) > 5
+    assert 0 < max(drafter.asked) <= LOOKED_AT
+    drafter.asked.clear()
+    made.set_drafting(False)
+    events_of(made, (*made.target.ids, 5), 60)
+    made.set_drafting(True)
+    made.set_block_size(3)
+    events_of(made, (*made.target.ids, 5), 20)
+    assert not drafter.asked
 
 
 @pytest.mark.parametrize("count", range(31, 37))

@@ -175,7 +175,7 @@ class DepthPolicy:
         self._unseen = 0
         """Plain steps that were not looked back on."""
         self._first_look = True
-        """Whether none were in this answer."""
+        """Whether no plain step of this answer was looked back on yet."""
         self._hindsight = self._plain_follows = False
         """Of the step that was chosen last."""
         self._just_looked = False
@@ -298,7 +298,7 @@ class DepthPolicy:
         """The first drafts that the latest plain tokens were spared would have stood with these `chances`."""
         text, costs = self._text, self._costs.seconds
         text.acceptance.learn_hindsight(chances)
-        self._unseen, self._first_look, self._just_looked = 0, False, True
+        self._unseen, self._first_look, self._just_looked = 1, False, True  # the step that told of them brought a token
         rates = [tokens / seconds for tokens, seconds in zip(text.acceptance.tokens(), costs, strict=True)]
         pay, usually = max(rates[1:]) > STAY * rates[0], self._usually_pay()
         if not pay:
