@@ -200,8 +200,13 @@ class DepthPolicy:
 
     def _usually_pay(self) -> bool:
         """Whether drafts are faster than plain steps in texts like this one, as a rule."""
-        costs, usual = self._costs.seconds, self._text.acceptance.tokens(usual=True)
-        return any(tokens * costs[0] > seconds for tokens, seconds in zip(usual[1:], costs[1:], strict=True))
+        plain, *drafts = self._rates(usual=True)
+        return max(drafts) > plain
+
+    def _rates(self, *, usual: bool = False) -> list[float]:
+        """Entry k: tokens per second that rounds of k drafts promise, in the text as it is now or as it usually is."""
+        tokens, costs = self._text.acceptance.tokens(usual=usual), self._costs.seconds
+        return [each / seconds for each, seconds in zip(tokens, costs, strict=True)]
 
     def choose(self, limit: int) -> int:
         """Drafts of the next step, 0 for a plain one, at most `limit`."""
@@ -213,8 +218,7 @@ class DepthPolicy:
         if self._steps < FIRST_STEPS:
             self._plain_follows = self._steps + 1 < FIRST_STEPS
             return 0
-        costs = self._costs.seconds
-        rates = [tokens / seconds for tokens, seconds in zip(self._text.acceptance.tokens(), costs, strict=True)]
+        rates = self._rates()
         deepest = max(range(1, most + 1), key=rates.__getitem__)
         best = self._best = deepest if self._drafts_pay(rates[deepest] / rates[0]) else 0
         due = self._text.debt <= 0 and (self._alike >= OTHERS_EVERY if best else self._just_looked)
@@ -296,11 +300,11 @@ class DepthPolicy:
 
     def learn_hindsight(self, chances: Sequence[float]) -> None:
         """The first drafts that the latest plain tokens were spared would have stood with these `chances`."""
-        text, costs = self._text, self._costs.seconds
+        text = self._text
         text.acceptance.learn_hindsight(chances)
         self._unseen, self._first_look, self._just_looked = 1, False, True  # the step that told of them brought a token
-        rates = [tokens / seconds for tokens, seconds in zip(text.acceptance.tokens(), costs, strict=True)]
-        pay, usually = max(rates[1:]) > STAY * rates[0], self._usually_pay()
+        plain, *drafts = self._rates()
+        pay, usually = max(drafts) > STAY * plain, self._usually_pay()
         if not pay:
             text.patience = min(2 * text.patience, RARELY if usually else RAREST)
         else:
